@@ -41,8 +41,9 @@ pub trait Filesystem: Send + Sync {
         true
     }
 
-    /// Requests come through io_uring from now on, and not over `/dev/fuse`. Called before the first of them.
-    fn carried_by_rings(&self) {}
+    /// Whether requests come through io_uring, and not over `/dev/fuse`. Called once of a session that has rings, before
+    /// the first request after `init`, or when the connection ends without one.
+    fn carried(&self, by_rings: bool) {}
 
     /// The connection ends: write back everything. Called once if `init`
     /// succeeded, when no other method runs; none is called afterwards. On a

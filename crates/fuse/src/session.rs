@@ -233,17 +233,18 @@ impl Serving<'_> {
     /// Starts the connection over the device, and serves by rings until its end; `false` if it goes on over the device.
     fn by_rings(&self, rings: Rings, first: &mut DevChannel) -> Result<bool, Error> {
         let worker = self.dispatcher.worker();
-        first.begin(&worker).map_err(Error::Connection)?;
-        match self.dispatcher.negotiated() {
-            None => {
-                detach_if_refused(&worker, self.mounted);
-                Ok(true)
-            }
-            Some(with) if with.granted.contains(Capabilities::OVER_IO_URING) => {
-                Ok(self.through(rings, first, &worker))
-            }
-            Some(_) => Ok(false),
+        let begun = first.begin(&worker).map_err(Error::Connection);
+        let negotiated = self.dispatcher.negotiated();
+        let has_rings =
+            negotiated.is_some_and(|with| with.granted.contains(Capabilities::OVER_IO_URING));
+        if begun.is_ok() && has_rings && self.through(rings, first, &worker) {
+            return Ok(true);
         }
+        // Whoever waits to hear how requests travel hears it in any case.
+        self.fs.carried(false);
+        begun?;
+        detach_if_refused(&worker, self.mounted);
+        Ok(negotiated.is_none())
     }
 
     /// Serves by rings until the end; `false` if they cannot begin.
@@ -251,8 +252,8 @@ impl Serving<'_> {
         let (queues, processors) = rings.queues(self.mounted.connection());
         let pool = &Pool::new(processors.clone());
         // Whoever asks by a ring how requests travel hears so.
-        let carried_by_rings = || self.fs.carried_by_rings();
-        let muster = &Muster::new(queues.len() + 1, &carried_by_rings);
+        let by_rings = || self.fs.carried(true);
+        let muster = &Muster::new(queues.len() + 1, &by_rings);
         thread::scope(|scope| {
             let start = |name: String, work: Box<dyn FnOnce(&Worker) + Send>| {
                 let worker = self.dispatcher.worker();

@@ -60,8 +60,8 @@ impl Filesystem for Adapter {
         !waits && loamfs_fs::without_waiting(request).is_ok()
     }
 
-    fn carried_by_rings(&self) {
-        self.transport.note_uring();
+    fn carried(&self, by_rings: bool) {
+        self.transport.decided(by_rings);
     }
 
     fn destroy(&self) {

@@ -1,6 +1,6 @@
 //! How requests travel between the kernel and the daemon.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::OnceLock;
 
 use loamfs_fuse::uring::{self, Rings, RingsError};
 use serde_json::{Value, json};
@@ -65,7 +65,8 @@ pub struct Transport {
     memory: usize,
     /// Rings, or nothing, is what was asked for.
     is_required: bool,
-    is_uring: AtomicBool,
+    /// Known once the kernel has taken the rings, or not.
+    is_uring: OnceLock<bool>,
 }
 
 impl Transport {
@@ -74,7 +75,10 @@ impl Transport {
         Self {
             memory: rings.map_or(0, Rings::memory),
             is_required: options.daemon.transport == Some(Asked::Uring),
-            is_uring: AtomicBool::new(false),
+            is_uring: match rings {
+                Some(_) => OnceLock::new(),
+                None => OnceLock::from(false),
+            },
         }
     }
 
@@ -88,17 +92,41 @@ impl Transport {
         self.is_required
     }
 
-    /// Requests come through io_uring from now on.
-    pub fn note_uring(&self) {
-        self.is_uring.store(true, Ordering::Relaxed);
+    /// How requests travel from now on.
+    pub fn decided(&self, by_rings: bool) {
+        let _ = self.is_uring.set(by_rings);
     }
 
-    /// As JSON.
+    /// As JSON. Waits until it is known: a mount that the kernel has just begun to serve may be asked before.
     pub fn to_json(&self) -> Value {
-        let name = match self.is_uring.load(Ordering::Relaxed) {
+        let name = match self.is_uring.wait() {
             true => "uring",
             false => "dev",
         };
         json!({ "name": name, "buffer_bytes": self.memory })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn who_asks_early_hears_what_is_decided_later() {
+        let options = Options::default();
+        assert_eq!(Transport::new(&options, None).to_json()["name"], "dev");
+        // Rings cannot be set up everywhere.
+        let transport = Transport {
+            memory: 0,
+            is_required: true,
+            is_uring: OnceLock::new(),
+        };
+        thread::scope(|scope| {
+            let asked = scope.spawn(|| transport.to_json());
+            transport.decided(true);
+            assert_eq!(asked.join().unwrap()["name"], "uring");
+        });
     }
 }

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
@@ -35,7 +35,7 @@ pub struct Counts {
     pub unaligned_writes: AtomicU64,
     pub destroyed: AtomicBool,
     /// Requests came through io_uring.
-    pub rings: AtomicBool,
+    pub rings: OnceLock<bool>,
     /// Requests that were tried.
     pub tried: AtomicU64,
 }
@@ -231,8 +231,8 @@ impl Filesystem for MemFs {
         true
     }
 
-    fn carried_by_rings(&self) {
-        self.counts.rings.store(true, Ordering::SeqCst);
+    fn carried(&self, by_rings: bool) {
+        self.counts.rings.set(by_rings).unwrap();
     }
 
     fn destroy(&self) {
