@@ -41,6 +41,7 @@ use crate::{Options, Phase, Problem, Progress, Report, Volume, paths};
 use draft::Draft;
 use first::First;
 use loamfs_device::Device;
+use loamfs_format::superblock::DeviceEntry;
 use loamfs_format::{BlockKind, Ino, Pointer};
 use visitor::Visitor;
 
@@ -86,6 +87,7 @@ fn check_volume(volume: &Volume<'_>, options: &mut Options<'_>, memory: u64, rep
         }
     }
     let misnamed = crate::reader::misnamed(volume.io().device, volume.superblock());
+    let is_whole = name_missing(volume, report);
     for (device, offset, state) in misnamed {
         report.add(Problem::DeviceCopy {
             device,
@@ -116,12 +118,33 @@ fn check_volume(volume: &Volume<'_>, options: &mut Options<'_>, memory: u64, rep
     Walker::new(volume, &mut first, data).run();
     let found = first.finish();
     volume_totals(volume, &found, report);
-    rebuild::plan(volume, &found, report, options);
+    if is_whole {
+        rebuild::plan(volume, &found, report, options);
+    }
     space::check(volume, found.space, &found.lost, memory, report, options);
     names::check(volume, &found.names, &found.lost, memory, report, options);
     connect::check(volume, found.directories, memory, report, options);
+    if !is_whole {
+        report.plan_nothing();
+    }
     let paths = paths::of(volume, report.problems());
     report.set_paths(paths);
+}
+
+/// Names the devices that are missing. Whether there are none.
+fn name_missing(volume: &Volume<'_>, report: &mut Draft) -> bool {
+    let devices = volume.superblock().devices.iter();
+    let missing = devices
+        .zip(volume.io().device.members())
+        .filter(|(_, member)| member.is_missing());
+    for (DeviceEntry { device, .. }, member) in missing {
+        report.stats().missing_devices += 1;
+        report.add(Problem::DeviceMissing {
+            device: *device,
+            bytes: member.range().end - member.range().start,
+        });
+    }
+    report.stats().missing_devices == 0
 }
 
 /// Compares what the last summary says of the whole volume.

@@ -7,6 +7,7 @@ use crate::{BlockFault, CheckError, Owner, PointerFault, reader::CopyState};
 use loamfs_format::group::Role;
 use loamfs_format::inode::InodeError;
 use loamfs_format::summary::Unwritten;
+use loamfs_format::text::human;
 use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Ino, InodeBlockNo, Ssn};
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
@@ -118,6 +119,12 @@ problems! {
     /// A device other than the first does not say twice which one it is; the next mount mends that.
     #[error("the superblock copy at byte {offset} of device {device} does not say which one it is: {state:?}")]
     116 Note false DeviceCopy { device: u32, offset: u64, state: CopyState }
+    /// What stands there cannot be checked.
+    #[error("device {device}, of {}, is missing", human(*bytes))]
+    117 Note false DeviceMissing { device: u32, bytes: u64 }
+    /// Metadata that nobody can read without the device.
+    #[error("the {kind:?} of inode {ino} at {addr} is on a device that is missing")]
+    118 Note false MissingBlock { ino: Ino, kind: BlockKind, addr: FragAddr }
 
     /// A node cannot be used.
     #[error("{kind:?} of inode {ino}, level {level}, from key {low} on, at {addr}: {fault}")]
@@ -226,6 +233,9 @@ problems! {
     /// Programs that do not know what was never written would take what stands there for the file's data.
     #[error("inode {ino}: the extent from block {block} on was never written, which the superblock does not announce")]
     412 Major false UnwrittenUnannounced { ino: Ino, block: u64 }
+    /// What readers of the file are not given without the device.
+    #[error("inode {ino}: {} of its data are on a device that is missing", human(*bytes))]
+    413 Note false MissingData { ino: Ino, bytes: u64 }
 
     /// An entry at a key that its name does not have.
     #[error("directory {dir}: the entry with key {key} does not have the hash of its name")]
@@ -360,6 +370,11 @@ impl Problem {
             | P::TrackCount { dir, .. }
             | P::TrackMasked { dir, .. }
             | P::TracksUnannounced { dir } => Some(*dir),
+            P::MissingBlock {
+                ino,
+                kind: BlockKind::TrackNode | BlockKind::TrackHead,
+                ..
+            } => Some(*ino),
             _ => None,
         }
     }
@@ -390,6 +405,8 @@ impl Problem {
             | P::ImageData { ino, .. }
             | P::Data { ino, .. }
             | P::LazyOwner { found: ino, .. }
+            | P::MissingBlock { ino, .. }
+            | P::MissingData { ino, .. }
             | P::DirSize { ino, .. }
             | P::LinkCount { ino, .. }
             | P::Unnamed { ino, .. }

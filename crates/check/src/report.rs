@@ -105,6 +105,10 @@ pub struct Stats {
     pub images: u64,
     /// Bytes of file data that were read and verified.
     pub data_bytes: u64,
+    /// Devices of the volume that are missing.
+    pub missing_devices: u64,
+    /// Bytes of file data that stand on those.
+    pub missing_bytes: u64,
     /// Times that the metadata were walked through.
     pub passes: u64,
 }

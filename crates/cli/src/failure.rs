@@ -8,7 +8,7 @@ use loamfs_check::CheckError;
 pub use loamfs_console::{Front, Kind};
 use loamfs_device::DeviceError;
 use loamfs_format::superblock::SuperblockError;
-use loamfs_fs::{Error, LogError};
+use loamfs_fs::{Error, LogError, MembersError};
 use rustix::io::Errno;
 
 use crate::text::shown_path;
@@ -124,6 +124,13 @@ impl Failure {
             }
             Error::Superblock(SuperblockError::ReadOnly { .. }) => {
                 told(Kind::Data, "; use it read-only, or a newer loamfs")
+            }
+            // Without the one that leads nothing can be read.
+            Error::Log(LogError::Members(MembersError::Missing { number, .. })) if *number > 0 => {
+                told(
+                    Kind::Data,
+                    ", or read what is on the others with `--degraded` (`mount -o degraded`)",
+                )
             }
             Error::Log(
                 LogError::Shrunk { .. }

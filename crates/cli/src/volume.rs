@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::Args;
 use loamfs_device::{Device, DeviceError, FileDevice, FileOptions, Mode};
 use loamfs_format::Ino;
 use loamfs_format::inode::{ROOT_INO, mode};
@@ -24,8 +25,36 @@ const LOOP_TIME: Duration = Duration::from_secs(1);
 pub enum Access {
     /// Look, beside other readers, without a single write.
     Read,
+    /// The same at what there is: of several devices others than the one that leads may be missing.
+    Degraded,
     /// Change, alone.
     Write,
+}
+
+impl Access {
+    /// Whether nothing is written.
+    const fn is_reading(self) -> bool {
+        matches!(self, Self::Read | Self::Degraded)
+    }
+}
+
+/// How a command reads.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Reading {
+    /// Read what there is, though devices of the volume are missing; what stands on those is an error. `loamfs salvage`
+    /// brings out parts of files, too.
+    #[arg(long)]
+    degraded: bool,
+}
+
+impl Reading {
+    /// What is wanted of the volume.
+    pub const fn access(self) -> Access {
+        match self.degraded {
+            true => Access::Degraded,
+            false => Access::Read,
+        }
+    }
 }
 
 /// Opens the device of a volume, with the others if it has several, and says in a sentence why that does not work.
@@ -34,19 +63,10 @@ pub enum Access {
 ///
 /// What the device said, or which of several is missing.
 pub fn open_device(path: &Path, access: Access) -> Result<Arc<dyn Device>, Failure> {
-    open_devices(path, access, Absent::Refused)
-}
-
-/// As [`open_device`], to look at what there is: of several devices others than the one that leads may be missing.
-///
-/// # Errors
-///
-/// What the device said.
-pub fn open_what_is_there(path: &Path) -> Result<Arc<dyn Device>, Failure> {
-    open_devices(path, Access::Read, Absent::Allowed)
-}
-
-fn open_devices(path: &Path, access: Access, absent: Absent) -> Result<Arc<dyn Device>, Failure> {
+    let absent = match access {
+        Access::Degraded => Absent::Allowed,
+        Access::Read | Access::Write => Absent::Refused,
+    };
     let device = open_one(path, access)?;
     members::complete(path, device, members::named(), absent, |other| {
         open_one(other, access)
@@ -60,7 +80,7 @@ fn open_devices(path: &Path, access: Access, absent: Absent) -> Result<Arc<dyn D
 /// What the device said.
 pub fn open_one(path: &Path, access: Access) -> Result<Arc<FileDevice>, Failure> {
     let mode = match access {
-        Access::Read => Mode::ReadOnly,
+        Access::Read | Access::Degraded => Mode::ReadOnly,
         Access::Write => Mode::ReadWriteExclusive,
     };
     let mut options = FileOptions::new(mode);
@@ -124,7 +144,7 @@ impl Opened {
     ) -> Result<Self, Failure> {
         let device = open_device(path, access)?;
         let options = OpenOptions {
-            read_only: access == Access::Read,
+            read_only: access.is_reading(),
             recount,
             rebuild,
             ..OpenOptions::default()
@@ -145,7 +165,7 @@ impl Opened {
     /// If that could not be done.
     pub fn finish(self) -> Result<(), Failure> {
         match self.access {
-            Access::Read => Ok(()),
+            Access::Read | Access::Degraded => Ok(()),
             Access::Write => self
                 .volume
                 .close()
@@ -157,6 +177,8 @@ impl Opened {
     pub fn failed(&self, name: &[u8], error: &Error) -> Failure {
         let what = Path::new("/").join(shown(trim(name)));
         match error {
+            // Which device it is, it says itself.
+            Error::Device(DeviceError::Member { .. }) => Failure::volume(&what, error),
             Error::Device(_) => Failure::volume(&self.path, error),
             error => Failure::volume(&what, error),
         }

@@ -86,6 +86,39 @@ said "unmount it first"
 [ "$(sums)" = "$before" ] || fail "a device was changed"
 ok "degraded, what stands on the others is read, and nothing is written"
 
+expect 65 "$loamfs" ls "${named[@]}" /large
+said "read what is on the others with \`--degraded\`"
+expect 0 "$loamfs" ls --degraded "${named[@]}" /large
+[ "$(wc -l <"$work/out")" = 10 ] || fail "not all names are listed"
+expect 0 "$loamfs" tree --degraded "${named[@]}"
+expect 0 "$loamfs" stat --degraded "${named[@]}" "/large/1"
+"$loamfs" cat --degraded "${named[@]}" /small/xaa | cmp - "$work/copy/xaa"
+first=$(head -1 <<<"$lost")
+expect 74 "$loamfs" cat --degraded "${named[@]}" "/$first"
+said "^loamfs: /$first: device 1: .*the device is missing"
+expect 74 "$loamfs" get --degraded "${named[@]}" / "$work/got"
+diff -r "$work/got/small" "$work/copy" || fail "get has other small files"
+for number in $(seq 10); do
+    case $'\n'$lost$'\n' in
+    *$'\n'"large/$number"$'\n'*) said "got/large/$number: device 1: " ;;
+    *) (cd "$work/got" && grep " large/$number$" "$work/large" | sha256sum --quiet -c) || fail "large/$number is another" ;;
+    esac
+done
+expect 8 "$loamfs" check "${named[@]}"
+said "is missing; attach or name it"
+expect 16 "$loamfs" check --degraded --repair "${named[@]}"
+for how in "" --quick; do
+    expect 0 "$loamfs" check --degraded $how "${named[@]}"
+    said "117 DeviceMissing: device 1, of .*, is missing"
+    said "clean, but for what is on devices that are missing"
+    told=$(sed -n 's,.*413 MissingData: .* (/\(.*\))$,\1,p' "$work/out" | sort)
+    [ "$told" = "$lost" ] || fail "check tells of $told instead of $lost"
+done
+expect 0 "$loamfs" check --degraded --json "${named[@]}"
+said '"missing_devices": 1'
+[ "$(sums)" = "$before" ] || fail "a device was changed"
+ok "without a mount, what is there is read, and what is not is told by its path; check passes over it"
+
 got=0
 "$loamfs" salvage "${named[@]}" "$work/brought" >"$work/out" 2>&1 || got=$?
 [ $got != 0 ] || fail "salvage does not say that something is lost"

@@ -67,7 +67,7 @@ pub use loamfs_format::inode::{Placement, ROOT_INO};
 pub use loamfs_format::superblock::{DeviceKind, DiskFigures, ScrubMark};
 pub use loamfs_format::{GroupNo, Ino};
 pub use loamfs_log::loss::Loss;
-pub use loamfs_log::{LogError, members, superblocks};
+pub use loamfs_log::{LogError, MembersError, members, superblocks};
 pub use loamfs_space::CleaningPolicy;
 pub use membership::{add, remove_emptied, remove_missing};
 pub use mkfs::{MkfsOptions, NewDevice, PROFILES, VOLUME_MIN, mkfs, mkfs_on};

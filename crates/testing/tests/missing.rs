@@ -3,12 +3,12 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use loamfs_check::{Options, Severity, check, paths_of};
-use loamfs_device::{Device, Image, MemoryDevice, RecordingDevice};
+use loamfs_check::{Options, Problem, Severity, check, paths_of};
+use loamfs_device::{Device, Image, IoKind, MemoryDevice, RecordingDevice, Write};
 use loamfs_format::superblock::DeviceKind;
 use loamfs_fs::members::{Candidate, join, join_without};
 use loamfs_fs::{
-    Env, Error, Lost, MkfsOptions, NewDevice, OpenOptions, ROOT_INO, Volume, mkfs_on,
+    Env, Error, Lost, MkfsOptions, NewDevice, OpenOptions, Place, ROOT_INO, Volume, mkfs_on,
     remove_missing,
 };
 use loamfs_testing::crashes::crashes;
@@ -220,6 +220,55 @@ fn what_is_lost_is_told_before_by_file() {
     assert_eq!(told, wanted);
     let nothing = open(parts.whole(), true).upkeep().lost().unwrap();
     assert_eq!(nothing, Lost::default());
+}
+
+#[test]
+fn a_check_names_what_is_lost_by_file_and_takes_it_for_no_damage() {
+    let (parts, contents) = filled();
+    let mut wanted: BTreeMap<String, u64> = BTreeMap::new();
+    for unit in lost_units(&parts, &contents) {
+        *wanted.entry(format!("/{}", unit.0)).or_default() +=
+            expected(&contents, &unit).len() as u64;
+    }
+    for quick in [false, true] {
+        let mut options = Options {
+            quick,
+            ..Options::default()
+        };
+        let report = check(parts.degraded().as_ref(), &mut options);
+        let mut told = BTreeMap::new();
+        for problem in &report.problems {
+            match problem {
+                Problem::MissingData { bytes, .. } => {
+                    told.insert(report.path(problem).unwrap(), *bytes);
+                }
+                Problem::DeviceMissing { device, bytes } => {
+                    assert_eq!((*device, *bytes), (1, PART - (1 << 20)));
+                }
+                other => panic!("{other}"),
+            }
+        }
+        assert_eq!(told, wanted);
+        assert!(report.is_clean() && report.plan.is_empty(), "{report}");
+        assert_eq!(report.stats.missing_bytes, wanted.values().sum::<u64>());
+    }
+    // What else is wrong shows.
+    let lost = lost_units(&parts, &contents);
+    let is_there = |(name, bytes): &(&String, &Vec<u8>)| {
+        bytes.len() > UNIT && !lost.contains(&((*name).clone(), 7))
+    };
+    let (name, _) = contents.iter().find(is_there).unwrap();
+    let volume = open(parts.degraded(), true);
+    let ino = volume.lookup(ROOT_INO, name.as_bytes()).unwrap().ino;
+    let (pieces, _) = volume.ranges(ino).map(7 * UNIT as u64).unwrap();
+    let Place::Home(at) = pieces[0].place else {
+        panic!("{pieces:?}");
+    };
+    let rot = Write::new(at, &[0xe1; UNIT], IoKind::Homed);
+    parts.degraded().write(&[rot]).pop().unwrap().unwrap();
+    let report = check(parts.degraded().as_ref(), &mut Options::default());
+    assert_eq!(report.worst, Some(Severity::Major), "{report}");
+    assert!(report.plan.is_empty());
 }
 
 #[test]

@@ -40,6 +40,11 @@ impl Draft {
         }
     }
 
+    /// Repairs nothing.
+    pub(super) fn plan_nothing(&mut self) {
+        self.plan = Planner::default();
+    }
+
     /// Notes what was not asked for.
     pub(super) const fn leave_out(&mut self, what: &'static str) {
         self.report.left_out = Some(what);

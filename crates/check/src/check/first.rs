@@ -211,6 +211,14 @@ impl Visitor for First<'_, '_> {
         {
             self.report.plan().add_worn(map, low);
         }
+        match problem {
+            Problem::MissingData { bytes, .. } => self.report.stats().missing_bytes += bytes,
+            Problem::MissingBlock { .. } => {
+                self.report
+                    .skip("what metadata tell that are on a device that is missing");
+            }
+            _ => {}
+        }
         if let Some(dir) = problem.table() {
             self.report.plan().add_table(dir);
         }

@@ -138,7 +138,8 @@ impl<'v> Tracks<'v> {
     /// Reads the head of a track, and tells of its slots.
     fn track(&mut self, walker: &mut Walker<'_, 'v>, low: u64, entry: TableEntry) -> Option<Range> {
         let (volume, dir) = (walker.volume, self.dir);
-        if let Ok(extent) = head_extent(volume.geometry(), volume.last(), &entry) {
+        let extent = head_extent(volume.geometry(), volume.last(), &entry);
+        if let Ok(extent) = extent {
             walker.claim(extent, BlockKind::TrackHead, 0, dir, low);
         }
         let high = self.ahead.map_or(KEYS_END, |(low, _)| low);
@@ -147,12 +148,16 @@ impl<'v> Tracks<'v> {
             Ok(head) => head,
             Err(fault) => {
                 let addr = entry.addr;
-                walker.visitor.problem(Problem::TrackHead {
+                let damaged = Problem::TrackHead {
                     dir,
                     low,
                     addr,
                     fault,
-                });
+                };
+                match extent {
+                    Ok(extent) => walker.unusable(dir, BlockKind::TrackHead, extent, damaged),
+                    Err(_) => walker.visitor.problem(damaged),
+                }
                 return None;
             }
         };

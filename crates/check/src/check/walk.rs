@@ -103,7 +103,7 @@ impl<'w, 'v> Walker<'w, 'v> {
             }
             Err(fault) => {
                 let addr = pointer.addr;
-                self.visitor.problem(match kind {
+                let problem = match kind {
                     BlockKind::TrackNode => Problem::TrackTable {
                         dir: ino,
                         low,
@@ -117,11 +117,21 @@ impl<'w, 'v> Walker<'w, 'v> {
                         addr,
                         fault,
                     },
-                });
+                };
+                self.unusable(ino, kind, pointer.extent(), problem);
                 self.visitor.lost(Lost::below(kind));
                 None
             }
         }
+    }
+
+    /// Names a block of metadata that cannot be used; what stands on a device that is missing is not damaged.
+    pub(super) fn unusable(&mut self, ino: Ino, kind: BlockKind, at: Extent, problem: Problem) {
+        let addr = at.start;
+        self.visitor.problem(match self.volume.io().is_missing(at) {
+            true => Problem::MissingBlock { ino, kind, addr },
+            false => problem,
+        });
     }
 
     /// Tells that a range on the volume is in use.
@@ -169,7 +179,13 @@ impl<'w, 'v> Walker<'w, 'v> {
             Some(fault) => self.bad_pointer(ino, kind, pointer, fault),
             None => {
                 self.claim(pointer.extent(), kind, 0, ino, 0);
-                if self.data && !self.is_overcommitted() {
+                if self.volume.io().is_missing(pointer.extent()) {
+                    let (addr, bytes) = (pointer.addr, pointer.stored.into());
+                    self.visitor.problem(match kind {
+                        BlockKind::SmallData => Problem::MissingData { ino, bytes },
+                        _ => Problem::MissingBlock { ino, kind, addr },
+                    });
+                } else if self.data && !self.is_overcommitted() {
                     self.blocks.push((ino, kind, *pointer));
                 }
             }
@@ -245,7 +261,11 @@ impl<'w, 'v> Walker<'w, 'v> {
             match read {
                 Ok(read) => self.unpack(&read, &mut inodes),
                 Err(fault) => {
-                    self.visitor.problem(Problem::InodeBlock { block, fault });
+                    let entry = entries.iter().find(|(number, _)| *number == block);
+                    let at = entry.map_or(Pointer::NONE, |(_, entry)| entry.pointer);
+                    let (kind, problem) =
+                        (BlockKind::InodeBlock, Problem::InodeBlock { block, fault });
+                    self.unusable(Ino(0), kind, at.extent(), problem);
                     self.visitor.lost(Lost::below(BlockKind::InodeBlock));
                 }
             }

@@ -27,6 +27,8 @@ struct File<'i, 'v> {
     used: u64,
     /// Units from here on are about to be freed: nothing is expected of them.
     limit: u64,
+    /// Bytes of its data that stand on devices that are missing.
+    gone: u64,
     /// The run of units without checksums that was seen last: first and count.
     missing: Option<(u64, u64)>,
     /// Whether all extents could be seen, in order.
@@ -43,6 +45,14 @@ struct Run {
     unwritten: bool,
 }
 
+impl File<'_, '_> {
+    /// A unit stands on a device that is missing.
+    fn lose(&mut self, unit: u64) {
+        let start = unit.saturating_mul(UNIT_SIZE.into());
+        self.gone += self.inode.size.saturating_sub(start).min(UNIT_SIZE.into());
+    }
+}
+
 impl<'v> Walker<'_, 'v> {
     pub(super) fn file(&mut self, inode: &Inode) {
         let limit = match inode.truncating {
@@ -56,6 +66,7 @@ impl<'v> Walker<'_, 'v> {
             frags: 0,
             used: 0,
             limit,
+            gone: 0,
             missing: None,
             whole: true,
         };
@@ -190,8 +201,24 @@ impl<'v> Walker<'_, 'v> {
             }
             crcs.push(if expected { crc } else { 0 });
         }
-        if self.data {
+        let io = self.volume.io();
+        let stood = |at| Extent::new(at, self.volume.geometry().unit_frags());
+        let (lost, images): (BTreeMap<_, _>, BTreeMap<_, _>) = images
+            .into_iter()
+            .partition(|(_, entry)| io.is_missing(stood(entry.image)));
+        let limit = file.limit;
+        for unit in lost.into_keys().filter(|unit| *unit < limit) {
+            file.lose(unit);
+        }
+        if io.is_missing(Extent::new(run.home, run.count * stood(run.home).frags)) {
+            let units = (run.unit..).zip(&crcs);
+            for (unit, _) in units.filter(|(_, crc)| **crc != 0) {
+                file.lose(unit);
+            }
+        } else if self.data {
             self.verify_units(file.inode, run, &crcs);
+        }
+        if self.data {
             self.verify_images(file.inode, &images);
         }
     }
@@ -338,6 +365,10 @@ impl<'v> Walker<'_, 'v> {
     fn finish_file(&mut self, mut file: File<'_, 'v>) {
         let ino = file.inode.ino;
         self.name_missing(file.inode, file.missing.take());
+        if file.gone > 0 {
+            let bytes = file.gone;
+            self.visitor.problem(Problem::MissingData { ino, bytes });
+        }
         file.crcs.finish(self);
         if file.whole && file.crcs.is_whole() && file.crcs.seen() > file.used {
             let count = file.crcs.seen() - file.used;

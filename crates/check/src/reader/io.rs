@@ -48,6 +48,19 @@ impl Io<'_> {
         read.map(|bytes| bytes.map_err(BlockFault::from)).collect()
     }
 
+    /// Whether a part of a range stands on a device that is missing.
+    pub(crate) fn is_missing(&self, extent: Extent) -> bool {
+        let Some(len) = self.bytes(extent) else {
+            return false;
+        };
+        let start = self.geometry.byte_offset(extent.start);
+        let members = self.device.members().iter();
+        members.filter(|member| member.is_missing()).any(|member| {
+            let held = member.range();
+            held.start < start + len && start < held.end
+        })
+    }
+
     /// Bytes of a range, or `None` when it leaves the volume.
     pub(crate) fn bytes(&self, extent: Extent) -> Option<u64> {
         self.geometry

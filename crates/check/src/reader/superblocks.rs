@@ -124,6 +124,9 @@ fn is_whole(device: &dyn Device, sb: &Superblock) -> bool {
 pub(crate) fn misnamed(device: &dyn Device, newest: &Superblock) -> Vec<(u32, u64, CopyState)> {
     let mut found = Vec::new();
     for (entry, member) in newest.devices.iter().zip(device.members()).skip(1) {
+        if member.is_missing() {
+            continue;
+        }
         let places = superblock::offsets(newest.volume_bytes());
         let mut batch = places.map(|at| Read::new(at, superblock::SIZE, IoKind::Superblock));
         member.device().read(&mut batch);

@@ -10,7 +10,7 @@ use loamfs_fs::{Attr, Error, Volume};
 use crate::failure::{Failure, Kind};
 use crate::sparse::data_ranges;
 use crate::text;
-use crate::volume::{Access, Opened, is_file};
+use crate::volume::{Opened, Reading, is_file};
 
 /// Bytes that are read at a time.
 const CHUNK: usize = 1 << 20;
@@ -25,6 +25,8 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct CatArgs {
+    #[command(flatten)]
+    reading: Reading,
     /// The device or image file.
     device: PathBuf,
     /// Files on it.
@@ -39,7 +41,7 @@ impl CatArgs {
     ///
     /// If a file is not there or cannot be read.
     pub fn run(self) -> Result<u8, Failure> {
-        let opened = Opened::open(&self.device, Access::Read)?;
+        let opened = Opened::open(&self.device, self.reading.access())?;
         let mut out = io::stdout().lock();
         for path in &self.paths {
             let path = text::bytes(path);

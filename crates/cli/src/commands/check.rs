@@ -31,6 +31,8 @@ Examples:
       Reads all that has a checksum, and changes nothing.
   loamfs check --repair volume.img
       Repairs what can be repaired.
+  loamfs check --degraded volume.img
+      Without a device that is missing: what else there is, and which files are lost in part.
   loamfs check --quick --json /dev/sdb1
       Metadata alone, for a program to read.";
 
@@ -46,6 +48,9 @@ pub struct CheckArgs {
     /// Repair what can be repaired.
     #[arg(long)]
     repair: bool,
+    /// Check what there is, though devices of the volume are missing: what stands on those is named, and is no damage.
+    #[arg(long, conflicts_with = "repair")]
+    degraded: bool,
     /// Leave out the contents of files, and the search of the whole device for lost inodes: only
     /// metadata are verified.
     #[arg(long)]
@@ -75,6 +80,7 @@ impl CheckArgs {
         Self {
             pipe,
             repair,
+            degraded: false,
             quick: false,
             data: false,
             memory: 256 << 20,
@@ -103,7 +109,11 @@ impl CheckArgs {
     ///
     /// If there is no volume, or it is in use.
     pub fn run(self) -> Result<u8, Failure> {
-        let device = open_device(&self.device, Access::Read)?;
+        let access = match self.degraded {
+            true => Access::Degraded,
+            false => Access::Read,
+        };
+        let device = open_device(&self.device, access)?;
         self.refuse_none(&device)?;
         let report = self.examine(&device);
         drop(device);
@@ -222,6 +232,9 @@ impl CheckArgs {
             return Ok(code);
         }
         let verdict = match code {
+            0 if report.stats.missing_devices > 0 => {
+                "clean, but for what is on devices that are missing"
+            }
             0 if self.quick => "clean, but for what was left out",
             0 => "clean",
             REPAIRED => "repaired",

@@ -102,7 +102,7 @@ impl DumpArgs {
     ///
     /// If there is no volume, no such structure, or it cannot be read.
     pub fn run(self) -> Result<u8, Failure> {
-        let device = open_device(&self.device, Access::Read)?;
+        let device = open_device(&self.device, Access::Degraded)?;
         let failed = |error: CheckError| Failure::check(&self.device, &error);
         let volume = Volume::open(&device).map_err(failed)?;
         let view = match self.what {

@@ -21,7 +21,7 @@ use crate::progress::CopyProgress;
 use crate::sparse::data_ranges;
 use crate::text;
 use crate::trouble::Trouble;
-use crate::volume::{Access, Opened, components, is_dir, is_file};
+use crate::volume::{Opened, Reading, components, is_dir, is_file};
 
 /// Bytes that are read at a time.
 const CHUNK: usize = 1 << 20;
@@ -40,6 +40,8 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct GetArgs {
+    #[command(flatten)]
+    reading: Reading,
     /// Replace files that are there already, and fill directories that are.
     #[arg(long, short)]
     force: bool,
@@ -64,7 +66,7 @@ impl GetArgs {
     pub fn run(self) -> Result<u8, Failure> {
         // Nobody else looks into what is not complete.
         umask(Mode::from_raw_mode(0o077));
-        let opened = Opened::open(&self.device, Access::Read)?;
+        let opened = Opened::open(&self.device, self.reading.access())?;
         let path = text::bytes(&self.path);
         let ino = opened.resolve(path)?.ino;
         let (place, dir, entries) = self.place(&opened, ino)?;

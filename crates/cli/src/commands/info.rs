@@ -14,7 +14,7 @@ use crate::mounts;
 use crate::output::print_lines;
 use crate::report::{Identity, Report};
 use crate::text::shown_path;
-use crate::volume::open_what_is_there;
+use crate::volume::{Access, open_device};
 
 /// What people type.
 const EXAMPLES: &str = "\
@@ -71,7 +71,7 @@ pub fn report(volume: &Path) -> Result<Report, Failure> {
 
 fn look(volume: &Path) -> Result<Report, Failure> {
     let failed = |error| Failure::volume(volume, &error);
-    let device = open_what_is_there(volume)?;
+    let device = open_device(volume, Access::Degraded)?;
     let identity = Identity::read(&*device).map_err(failed)?;
     let options = OpenOptions {
         read_only: true,

@@ -5,13 +5,14 @@ use std::path::PathBuf;
 
 use clap::Args;
 use loamfs_console::time;
+use loamfs_format::Ino;
+use loamfs_fs::{Attr, Error};
 use serde_json::json;
 
 use crate::failure::Failure;
 use crate::output::print_lines;
 use crate::text::{self, shown};
-use crate::volume::{Access, Opened, is_dir, is_symlink};
-use loamfs_fs::types::Attr;
+use crate::volume::{Opened, Reading, is_dir, is_symlink};
 
 /// What people type.
 const EXAMPLES: &str = "\
@@ -23,6 +24,8 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct LsArgs {
+    #[command(flatten)]
+    reading: Reading,
     /// The device or image file.
     device: PathBuf,
     /// Directory or file on it.
@@ -49,7 +52,7 @@ impl LsArgs {
     ///
     /// If there is no such directory, or it cannot be read.
     pub fn run(self) -> Result<u8, Failure> {
-        let opened = Opened::open(&self.device, Access::Read)?;
+        let opened = Opened::open(&self.device, self.reading.access())?;
         let path = text::bytes(&self.path);
         let attr = opened.resolve(path)?;
         let entries = if is_dir(&attr) {
@@ -58,14 +61,23 @@ impl LsArgs {
             vec![(path.to_vec(), attr.ino)]
         };
         let mut lines = Vec::with_capacity(entries.len());
+        let mut failure = None;
         for (name, ino) in entries {
-            let failed = |error| opened.failed(path, &error);
-            let attr = opened.volume().getattr(ino).map_err(failed)?;
-            let target = is_symlink(&attr)
-                .then(|| opened.volume().readlink(ino).map_err(failed))
-                .transpose()?;
-            lines.push(Line { name, attr, target });
+            let at = match is_dir(&attr) {
+                true => [path, b"/", &name].concat(),
+                false => path.to_vec(),
+            };
+            match Line::of(&opened, name, ino) {
+                Ok(line) => lines.push(line),
+                // The others are listed all the same.
+                Err(error) => failure = failure.or(Some(opened.failed(&at, &error))),
+            }
         }
+        self.print(&lines)?;
+        failure.map_or(Ok(0), Err)
+    }
+
+    fn print(&self, lines: &[Line]) -> Result<u8, Failure> {
         if self.json {
             let lines: Vec<_> = lines.iter().map(Line::to_json).collect();
             return print_lines([format!("{:#}", json!(lines))]);
@@ -81,6 +93,15 @@ impl LsArgs {
 }
 
 impl Line {
+    fn of(opened: &Opened, name: Vec<u8>, ino: Ino) -> Result<Self, Error> {
+        let attr = opened.volume().getattr(ino)?;
+        let target = match is_symlink(&attr) {
+            true => Some(opened.volume().readlink(ino)?),
+            false => None,
+        };
+        Ok(Self { name, attr, target })
+    }
+
     fn long(&self) -> String {
         let attr = &self.attr;
         let target = self

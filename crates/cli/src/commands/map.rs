@@ -12,7 +12,7 @@ use crate::mounts;
 use crate::output::print_lines;
 use crate::report::piece_json;
 use crate::text::{self, shown_path};
-use crate::volume::{Access, Opened};
+use crate::volume::{Opened, Reading};
 
 /// What people type.
 const EXAMPLES: &str = "\
@@ -31,6 +31,8 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct MapArgs {
+    #[command(flatten)]
+    reading: Reading,
     /// The file, or the device or image file that holds it.
     #[arg(value_name = "FILE|DEVICE")]
     file: PathBuf,
@@ -49,7 +51,7 @@ impl MapArgs {
     /// If there is no such file, or whoever serves its mount cannot be asked.
     pub fn run(self) -> Result<u8, Failure> {
         let pieces = match &self.path {
-            Some(path) => unmounted(&self.file, text::bytes(path))?,
+            Some(path) => unmounted(&self.file, text::bytes(path), self.reading)?,
             None => mounted(&self.file)?,
         };
         if self.json {
@@ -76,8 +78,8 @@ fn row(piece: &Value) -> String {
     line.trim_end().to_owned()
 }
 
-fn unmounted(device: &Path, path: &[u8]) -> Result<Vec<Value>, Failure> {
-    let opened = Opened::open(device, Access::Read)?;
+fn unmounted(device: &Path, path: &[u8], reading: Reading) -> Result<Vec<Value>, Failure> {
+    let opened = Opened::open(device, reading.access())?;
     let attr = opened.resolve(path)?;
     let mut pieces = Vec::new();
     let mut from = Some(0);

@@ -24,7 +24,7 @@ use crate::outward::{Entries, Outward, Put, Source};
 use crate::progress::{CopyProgress, StepProgress};
 use crate::text::{bytes, shown, shown_path};
 use crate::trouble::Trouble;
-use crate::volume::{is_name, open_what_is_there};
+use crate::volume::{Access, is_name, open_device};
 use loamfs_console::size::{human, parse};
 
 /// Where what has no name that is known comes.
@@ -74,7 +74,7 @@ impl SalvageArgs {
     pub fn run(self) -> Result<u8, Failure> {
         // Nobody else looks into what is not complete.
         umask(Mode::from_raw_mode(0o077));
-        let device = open_what_is_there(&self.device)?;
+        let device = open_device(&self.device, Access::Degraded)?;
         let block_size = self.block_size()?;
         let dir = self.place()?;
         let mut bar = StepProgress::new();

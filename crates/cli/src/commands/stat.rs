@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::failure::Failure;
 use crate::output::print_lines;
 use crate::text::{self, shown};
-use crate::volume::{Access, Opened, is_symlink};
+use crate::volume::{Opened, Reading, is_symlink};
 
 /// What people type.
 const EXAMPLES: &str = "\
@@ -23,6 +23,8 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct StatArgs {
+    #[command(flatten)]
+    reading: Reading,
     /// The device or image file.
     device: PathBuf,
     /// Files or directories on it.
@@ -40,7 +42,7 @@ impl StatArgs {
     ///
     /// If a file is not there or cannot be read.
     pub fn run(self) -> Result<u8, Failure> {
-        let opened = Opened::open(&self.device, Access::Read)?;
+        let opened = Opened::open(&self.device, self.reading.access())?;
         let mut values = Vec::new();
         let mut lines = Vec::new();
         for path in &self.paths {

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::output::print_lines;
 use crate::report::attr_json;
 use crate::text::{self, shown};
-use crate::volume::{Access, Opened, is_dir, is_symlink};
+use crate::volume::{Opened, Reading, is_dir, is_symlink};
 
 /// What people type.
 const EXAMPLES: &str = "\
@@ -25,6 +25,8 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct TreeArgs {
+    #[command(flatten)]
+    reading: Reading,
     /// The device or image file.
     device: PathBuf,
     /// Directory on it.
@@ -54,7 +56,7 @@ impl TreeArgs {
     ///
     /// If there is no such directory, or it cannot be read.
     pub fn run(self) -> Result<u8, Failure> {
-        let opened = Opened::open(&self.device, Access::Read)?;
+        let opened = Opened::open(&self.device, self.reading.access())?;
         let path = text::bytes(&self.path);
         let root = opened.resolve(path)?;
         if !is_dir(&root) {
