@@ -10,7 +10,7 @@ mod decode;
 use zerocopy::FromBytes;
 
 use crate::wire::header::{InHeader, UNIQUE_RESEND};
-use crate::wire::input::WriteIn;
+use crate::wire::input::{IoctlIn, WriteIn};
 use crate::wire::opcode;
 use crate::{
     Caller, CopyEnd, FallocateMode, IoctlCall, NewNode, NodeId, OpenFlags, ReadCall, RenameFlags,
@@ -118,10 +118,16 @@ impl<'a> RawRequest<'a> {
                 | opcode::FALLOCATE
                 | opcode::COPY_FILE_RANGE
                 | opcode::COPY_FILE_RANGE_64
-                | opcode::IOCTL
                 | opcode::LSEEK
                 | opcode::DESTROY
-        )
+        ) || self.header.opcode == opcode::IOCTL && !self.is_plain_ioctl()
+    }
+
+    /// Whether it is an ioctl(2) that passes nothing in or out. Programs ask so of each file that they open whether it is a
+    /// terminal.
+    fn is_plain_ioctl(&self) -> bool {
+        IoctlIn::read_from_prefix(self.fixed)
+            .is_ok_and(|(call, _)| call.in_size == 0 && call.out_size == 0)
     }
 
     /// Whether nothing in the kernel stays locked meanwhile that it needs to forget what it has cached. Reads and writes

@@ -234,3 +234,24 @@ proptest! {
         }
     }
 }
+
+/// Python asks of each file that it opens whether it is a terminal, and two threads were woken for that.
+#[test]
+fn whether_a_file_is_a_terminal_is_answered_at_once() {
+    let waits = |in_size, out_size| {
+        let request = Builder::new(opcode::IOCTL, 1).fixed(input::IoctlIn {
+            fh: 0,
+            flags: 0,
+            cmd: 0x5401,
+            arg: 0,
+            in_size,
+            out_size,
+        });
+        let (header, fixed, payload) = request.split();
+        let split = RawRequest::split(&header, &fixed, &payload).unwrap();
+        [split.waits(), build::raw(&request.contiguous()).waits()]
+    };
+    assert_eq!(waits(0, 0), [false; 2]);
+    assert_eq!(waits(0, 4), [true; 2]);
+    assert_eq!(waits(24, 24), [true; 2]);
+}
