@@ -59,6 +59,8 @@ lint: setup
 	@# What documents name and cite is there, and their sentences are short.
 	python3 docs/check.py --test
 	python3 docs/check.py
+	@# The law of commit and recovery, as a model: a slice of it.
+	python3 docs/model/law.py --quick
 	@# What the programs are linked from: sources, checksums, licences.
 	python3 crates/cli/scripts/dependencies.py --test
 	python3 crates/cli/scripts/dependencies.py check
