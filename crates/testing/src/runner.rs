@@ -23,6 +23,7 @@ use crate::ops::Op;
 use crate::problem::{Problem, Verdict};
 use crate::subject::{Opening, Outcome, Subject, System};
 use crate::tree::must;
+use crate::watchdog;
 use known::Known;
 use ranges::Ranges;
 use xattrs::Xattrs;
@@ -141,6 +142,7 @@ impl<'a> Runner<'a> {
 
     /// Runs one operation on both sides and compares what they say.
     pub fn step(&mut self, op: &Op) -> Verdict<Step> {
+        watchdog::step();
         self.dispatch(op)
             .map_err(|problem| problem.at(format_args!("{op:?}")))
     }

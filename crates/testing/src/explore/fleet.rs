@@ -53,8 +53,8 @@ pub struct Orders {
     pub keep_going: bool,
     /// Cases at the same time.
     pub threads: usize,
-    /// How long a case may take before it counts as hanging, which ends the
-    /// process.
+    /// How long a step of a case may take before it counts as hanging, which
+    /// ends the process.
     pub hang: Duration,
     /// Whether failures are printed as soon as they are known.
     pub print: bool,
@@ -114,7 +114,7 @@ pub fn run(system: &dyn System, cases: &[Case], orders: Orders) -> Outcome {
 
 impl Fleet<'_> {
     fn work(&self) {
-        let watchdog = Watchdog::start(self.orders.hang + self.orders.shrinking);
+        let watchdog = Watchdog::start(self.orders.hang);
         while self.began.elapsed() < self.orders.time {
             let index = self.next.fetch_add(1, Ordering::SeqCst);
             let Some(case) = self.cases.get(index) else {

@@ -11,6 +11,7 @@ use super::states::{Epoch, Fate, Plan, epochs};
 use super::verify::{Care, Recovered, aftermath, verify, verify_read_only};
 use crate::problem::{Problem, Verdict, guarded};
 use crate::rng::Rng;
+use crate::watchdog;
 
 /// How far a hunt goes.
 #[derive(Clone, Copy, Debug)]
@@ -201,6 +202,7 @@ impl<'a> Hunt<'a> {
             problem,
             trail: vec![place(epoch, plan)],
         };
+        watchdog::step();
         let (image, hash) = epoch.build(plan).map_err(found)?;
         self.tally.states += 1;
         let level = &epoch.level;
