@@ -329,20 +329,23 @@ impl Inode {
         TAIL.saturating_sub(self.body.len() + self.table.claim() + self.inline_xattrs.len())
     }
 
-    /// The bytes on disk. Body, table and attributes have [`TAIL`] bytes; what does not fit is cut.
+    /// The bytes on disk. Body, attributes and table have [`TAIL`] bytes. Where earlier programs left the table too little room
+    /// beside the attributes it is left out, since the directory says all that it does; what else does not fit is cut.
     pub fn encode(&self) -> [u8; SIZE] {
         let mut raw = RawInode::new_zeroed();
         self.encode_fixed(&mut raw);
         let body = self.body.encode();
-        let table = self.table.encode();
         let body_len = body.len().min(TAIL);
-        let table_len = table.len().min(TAIL - body_len);
-        let xattr_len = self.inline_xattrs.len().min(TAIL - body_len - table_len);
+        let xattr_len = self.inline_xattrs.len().min(TAIL - body_len);
+        let table = match self.table.len() <= TAIL - body_len - xattr_len {
+            true => &self.table,
+            false => &Table::None,
+        };
         raw.body_len = U16::new(body_len as u16);
         raw.xattr_len = U16::new(xattr_len as u16);
-        raw.table = U16::new(table_len as u16 | self.table.mark());
+        raw.table = U16::new(table.len() as u16 | table.mark());
         raw.tail[..body_len].copy_from_slice(&body[..body_len]);
-        raw.tail[body_len..][..table_len].copy_from_slice(&table[..table_len]);
+        raw.tail[body_len..][..table.len()].copy_from_slice(&table.encode());
         raw.tail[TAIL - xattr_len..].copy_from_slice(&self.inline_xattrs[..xattr_len]);
         zerocopy::transmute!(raw)
     }

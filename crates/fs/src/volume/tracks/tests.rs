@@ -6,7 +6,8 @@ use crate::{
 use loamfs_device::{Device, IoKind, MemoryDevice, read_exact};
 use loamfs_format::dirent::KEYS_END;
 use loamfs_format::group::Role;
-use loamfs_format::inode::Body;
+use loamfs_format::inode::{Body, Inode, TAIL};
+use loamfs_format::node::TreeRoot;
 use loamfs_format::track::TableEntry;
 use loamfs_format::{GroupNo, Ino, Ssn};
 use std::sync::Arc;
@@ -663,4 +664,60 @@ fn a_track_whose_files_have_not_settled_ends_settling() {
     volume.sync().unwrap();
     volume.upkeep().settle_directory(dir).unwrap();
     verify(volume, dir, 0..41);
+}
+
+/// Earlier programs let attributes stand where the root of the table's tree must fit. The next change of the table cut them off.
+#[test]
+fn attributes_outlive_a_table_that_has_no_room_beside_them() {
+    let mut stand = Stand::new(64 << 20);
+    let volume = stand.volume();
+    let new = NewInode::of_mode(0o755);
+    let dir = volume.mkdir(ROOT_INO, b"dir", &new).unwrap().ino;
+    let value = [7; 120];
+    let attributes = volume.xattrs(dir);
+    attributes.set(b"user.x", &value, XattrMode::Any).unwrap();
+    let change = |change: &dyn Fn(&mut Inode)| {
+        volume.run(|core| core.prepare_dirty(dir)).unwrap();
+        let mut core = volume.core();
+        change(core.inodes.prepared(dir).unwrap().inode_mut());
+        core.touch(dir).unwrap();
+    };
+    let inline = volume
+        .core()
+        .inodes
+        .prepared(dir)
+        .unwrap()
+        .inode()
+        .inline_xattrs
+        .clone();
+    assert!(inline.len() > value.len());
+    change(&|inode| inode.inline_xattrs.clear());
+    for i in 0..20 {
+        make(volume, dir, i);
+    }
+    volume.upkeep().settle_directory(dir).unwrap();
+    change(&|inode| inode.inline_xattrs.clone_from(&inline));
+    let table = |volume: &Volume| {
+        volume
+            .core()
+            .inodes
+            .prepared(dir)
+            .unwrap()
+            .inode()
+            .table
+            .len()
+    };
+    assert!(table(volume) > 0 && TreeRoot::SIZE + table(volume) + inline.len() <= TAIL);
+    volume.sync().unwrap();
+    stand.reopen();
+    for i in 20..30 {
+        make(stand.volume(), dir, i);
+    }
+    stand.volume().unlink(dir, &name(0)).unwrap();
+    stand.reopen();
+    let found = stand.volume().xattrs(dir).get(b"user.x");
+    assert_eq!(found.unwrap(), value);
+    verify(stand.volume(), dir, 1..30);
+    stand.volume().upkeep().settle_directory(dir).unwrap();
+    verify(stand.volume(), dir, 1..30);
 }
