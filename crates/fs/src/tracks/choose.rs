@@ -6,7 +6,7 @@ use super::table::{self, KeyRange};
 use crate::blocks::{Missed, Stop};
 use crate::core::Core;
 use crate::dir;
-use crate::error::Corrupt;
+use crate::error::{Corrupt, Error};
 use crate::inodes::Node;
 use crate::operations::unless_damaged;
 use loamfs_format::dirent::{DISCRIMINATORS, FIRST_KEY, KEYS_END};
@@ -138,7 +138,11 @@ impl DirTracks<'_> {
         if range.entry.elsewhere == 0 {
             return Ok(false);
         }
-        let kept = self.slots_of(range)?;
+        let kept = match self.slots_of(range) {
+            // A new one can be read.
+            Err(Stop::Failed(Error::Corrupt(_) | Error::Device(_))) => return Ok(true),
+            kept => kept?,
+        };
         let run = self.next_run(range, Which::Cold(&Ahead::default()))?;
         let is_new = |file: &File| !kept.contains(&file.settling.ino);
         Ok(run.high < range.high || run.files.iter().any(is_new))
@@ -150,6 +154,42 @@ impl DirTracks<'_> {
         let slots = (0u32..).zip(&head.slots);
         let valid = slots.filter(|(number, _)| range.entry.stale >> number & 1 == 0);
         Ok(valid.map(|(_, slot)| slot.ino).collect())
+    }
+
+    /// The files that leave with the track of a range: those with valid slots. Where its head cannot be read, those that say so
+    /// themselves: directory and inodes have all that it says (rule 14).
+    pub fn files_in(&mut self, range: &KeyRange) -> Result<Vec<Ino>, Stop> {
+        match self.slots_of(range) {
+            Err(Stop::Failed(error @ (Error::Corrupt(_) | Error::Device(_)))) => {
+                tracing::warn!(%error, dir = self.dir.0, "a track cannot be read; its files leave it by their names");
+                self.settled_in(range)
+            }
+            files => files,
+        }
+    }
+
+    /// The files with names in a range that say that they are in its track.
+    fn settled_in(&mut self, range: &KeyRange) -> Result<Vec<Ino>, Stop> {
+        let (mut files, mut missed, mut from) = (Vec::new(), Missed::default(), range.low);
+        let valid = (range.entry.every_slot() & !range.entry.stale).count_ones() as usize;
+        while files.len() < valid {
+            let inode = self.core.inodes.loaded(self.dir)?.inode();
+            let next = dir::next(inode, &mut self.core.blocks, from)?;
+            let Some(entry) = next.filter(|entry| entry.key < range.high) else {
+                break;
+            };
+            let node = missed.note(unless_damaged(
+                entry.ino,
+                self.core.node(entry.ino).map(Some),
+            ))?;
+            let body = node.flatten().map(|node| &node.inode().body);
+            if matches!(body, Some(Body::Settled(settled)) if settled.key == entry.key) {
+                files.push(entry.ino);
+            }
+            from = entry.key + 1;
+        }
+        missed.nothing()?;
+        Ok(files)
     }
 
     /// The run of names from the beginning of a range on that fill a track.

@@ -27,7 +27,7 @@ impl Operation for Dissolve {
         let Some(range) = tracks.track_at(self.low, self.at)? else {
             return Ok(Plan::Done(false));
         };
-        let mut files = tracks.slots_of(&range)?.into_iter();
+        let mut files = tracks.files_in(&range)?.into_iter();
         let (mut missed, mut taken) = (Missed::default(), 0);
         while taken < DISSOLVED_AT_ONCE
             && let Some(ino) = files.next()

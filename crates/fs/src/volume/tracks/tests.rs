@@ -3,7 +3,7 @@ use crate::{
     Arranged, Arranging, Corrupt, Env, Error, MkfsOptions, NewInode, OpenOptions, Place, Placement,
     ROOT_INO, RenameFlags, SetAttr, Volume, XattrMode, mkfs,
 };
-use loamfs_device::{Device, IoKind, MemoryDevice, read_exact};
+use loamfs_device::{Device, IoKind, MemoryDevice, Write, read_exact};
 use loamfs_format::dirent::KEYS_END;
 use loamfs_format::group::Role;
 use loamfs_format::inode::{Body, Inode, TAIL};
@@ -664,6 +664,75 @@ fn a_track_whose_files_have_not_settled_ends_settling() {
     volume.sync().unwrap();
     volume.upkeep().settle_directory(dir).unwrap();
     verify(volume, dir, 0..41);
+}
+
+/// Rots the heads of all tracks of a directory, and forgets what was read.
+fn rot_heads(stand: &Stand, dir: Ino) -> usize {
+    let volume = stand.volume();
+    volume.upkeep().drop_caches().unwrap();
+    let _ = volume.lookup(dir, b"none");
+    let (mut heads, mut from) = (Vec::new(), 0);
+    while from < KEYS_END {
+        let found = volume.run(|core| core.tracks_of(dir).range_to_settle(from));
+        let range = found.unwrap();
+        from = range.high;
+        if range.entry.is_some() {
+            heads.push(volume.core().geometry.byte_offset(range.entry.addr));
+        }
+    }
+    for at in &heads {
+        let device = stand.device.as_ref();
+        let mut bytes = read_exact(device, *at, 4096, IoKind::Other).unwrap();
+        bytes[200] ^= 1;
+        let done = device.write(&[Write::new(*at, &bytes, IoKind::Other)]);
+        done.into_iter().for_each(|done| done.unwrap());
+    }
+    volume.upkeep().drop_caches().unwrap();
+    heads.len()
+}
+
+/// Directory and inodes say all that a head does. Whoever took a track apart ended at a head that had rotted: settling, and whoever
+/// emptied its group for good.
+#[test]
+fn a_track_whose_head_rots_is_taken_apart_by_names() {
+    let mut stand = Stand::new(64 << 20);
+    let dir = settled(&stand, 200);
+    assert!(rot_heads(&stand, dir) > 1);
+    let mut healed = 0;
+    stand.volume().scrub().begin(true);
+    loop {
+        let done = stand.volume().scrub().step().unwrap();
+        assert!(done.damaged.iter().all(|it| it.healed), "{done:?}");
+        healed += done.damaged.len();
+        if done.ended {
+            break;
+        }
+    }
+    assert!(healed > 1);
+    assert_eq!(check(&stand), 0);
+    stand.volume().upkeep().settle_directory(dir).unwrap();
+    rot_heads(&stand, dir);
+    for i in 200..210 {
+        make(stand.volume(), dir, i);
+    }
+    stand.volume().upkeep().settle_directory(dir).unwrap();
+    assert_eq!(check(&stand), 210);
+    verify(stand.volume(), dir, 0..210);
+    rot_heads(&stand, dir);
+    let groups = {
+        let core = stand.volume().core();
+        let groups = (0..core.geometry.groups()).map(GroupNo);
+        let tracks = groups.filter(|group| core.space.role(*group) == Role::Track);
+        let ranges = tracks.map(|group| core.geometry.group_extent(group));
+        ranges.collect::<Vec<_>>()
+    };
+    let sealer = stand.volume().engine.sealer();
+    let damage = sealer.evacuate_with_homes(&groups, |_| true).unwrap();
+    drop(sealer);
+    assert!(damage.is_none(), "{damage:?}");
+    assert_eq!(check(&stand), 0);
+    stand.reopen();
+    verify(stand.volume(), dir, 0..210);
 }
 
 /// Earlier programs let attributes stand where the root of the table's tree must fit. The next change of the table cut them off.
