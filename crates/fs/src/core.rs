@@ -13,7 +13,6 @@ use crate::pending::Pending;
 use crate::reclaim::Reclaim;
 use crate::tracks::Tracks;
 use crate::types::Attr;
-use crate::unit::UNIT;
 use crate::writeback::Writeback;
 use loamfs_format::atime::ATIME_INO;
 use loamfs_format::ifile::block_of;
@@ -107,17 +106,13 @@ impl Core {
     /// What stat shows.
     pub fn attr(&mut self, ino: Ino) -> Result<Attr, Stop> {
         let frag = u64::from(self.geometry.fragment_size);
-        let block = u64::from(self.geometry.block_size);
         let owner = self.env.config().owner;
-        let node = self.visible(ino)?;
-        let i = node.inode();
-        // Homes are whole blocks, of which perhaps only a part waits.
-        let totals = node.homed().totals();
-        let homed = (totals.units * UNIT).max(totals.blocks * block);
-        let waiting = homed + node.small().map_or(0, |s| s.len() as u64);
+        self.visible(ino)?;
+        let taken = self.reading().taken(ino)?;
+        let i = self.inodes.loaded(ino)?.inode();
         let content = match i.body {
             Body::DirTree(_) => i.size,
-            _ => i.frags.saturating_mul(frag).max(waiting),
+            _ => taken.saturating_mul(frag),
         };
         Ok(owner.shown(Attr {
             ino,

@@ -2,6 +2,7 @@
 
 mod map;
 mod seek;
+mod taken;
 mod written;
 
 pub use map::{Piece, Place};

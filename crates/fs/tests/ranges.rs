@@ -34,6 +34,51 @@ fn blocks(volume: &Volume, ino: Ino) -> u64 {
     volume.getattr(ino).unwrap().blocks * 512
 }
 
+/// The kernel keeps the number that it was told for an hour.
+#[test]
+fn what_a_file_takes_is_told_before_it_is_on_the_device() {
+    let (_device, volume, ino) = with_file(5000);
+    let settled = |what: &str| {
+        let before = blocks(&volume, ino);
+        volume.fsync(ino, false).unwrap();
+        assert_eq!(blocks(&volume, ino), before, "{what}");
+        volume.upkeep().checkpoint().unwrap();
+        assert_eq!(blocks(&volume, ino), before, "{what}");
+        before
+    };
+    let write = |at: usize, len: usize| volume.write(ino, at as u64, &vec![7; len]).unwrap();
+    let size = |size: usize| {
+        let size = Some(size as u64);
+        let set = SetAttr {
+            size,
+            ..SetAttr::default()
+        };
+        let said = volume.setattr(ino, &set).unwrap().blocks;
+        assert_eq!(said * 512, blocks(&volume, ino), "{size:?}");
+    };
+    assert_eq!(settled("a small file"), 5 << 10);
+    size(300);
+    settled("a smaller one");
+    write(0, 20_000);
+    assert_eq!(settled("a large one"), 2 * BLOCK as u64);
+    write(20_000, 8 * BLOCK);
+    settled("appended to");
+    write(100 * BLOCK, 1);
+    assert_eq!(settled("with a hole"), 11 * BLOCK as u64);
+    write(0, 4096);
+    write(50 * BLOCK, 2 * BLOCK);
+    write(3 * BLOCK, 3 * BLOCK);
+    assert_eq!(settled("written over, and in the hole"), 13 * BLOCK as u64);
+    volume
+        .ranges(ino)
+        .allocate(60 * BLOCK as u64, 4 * BLOCK as u64, false)
+        .unwrap();
+    write(61 * BLOCK, BLOCK);
+    assert_eq!(settled("written where it was reserved"), 17 * BLOCK as u64);
+    size(30_000);
+    assert_eq!(settled("cut"), 2 * BLOCK as u64);
+}
+
 #[test]
 fn a_freed_range_reads_as_zeros_whatever_its_form() {
     let ranges = [

@@ -78,10 +78,12 @@ impl Volume {
     pub fn setattr(&self, ino: Ino, set: &SetAttr) -> Result<Attr, Error> {
         let set = self.core().env.config().owner.kept(set)?;
         let attr = self.perform(&SetAttributes { ino, set })?;
-        if set.size.is_some() {
-            self.engine.tidy_after(LEFTOVERS_STEP);
+        if set.size.is_none() {
+            return Ok(attr);
         }
-        Ok(attr)
+        self.engine.tidy_after(LEFTOVERS_STEP);
+        // It takes less now. That this cannot be told is no failure of what was done.
+        Ok(patience::apart(|| self.getattr(ino)).unwrap_or(attr))
     }
 
     /// Flags and project.
