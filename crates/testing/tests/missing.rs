@@ -323,6 +323,30 @@ fn a_volume_becomes_whole_without_a_device_also_after_crashes_and_though_it_retu
     assert!(went_on > 20 && was_whole > 3, "{went_on} {was_whole}");
 }
 
+/// Who is asked whether what is lost may go was asked for files that nobody can reach.
+#[test]
+fn files_without_a_name_are_no_loss() {
+    let (parts, mut contents) = filled();
+    {
+        let volume = open(parts.whole(), false);
+        for name in contents.keys().filter(|name| contents[*name].len() > UNIT) {
+            let ino = volume.lookup(ROOT_INO, name.as_bytes()).unwrap().ino;
+            volume.open_file(ino).unwrap();
+            volume.unlink(ROOT_INO, name.as_bytes()).unwrap();
+        }
+        volume.sync().unwrap();
+    }
+    contents.retain(|_, bytes| bytes.len() <= UNIT);
+    let crashed = Parts::after_crash(parts.0.image());
+    let lost = open(crashed.degraded(), true).upkeep().lost().unwrap();
+    assert_eq!(lost, Lost::default());
+    crashed.remove().unwrap();
+    let [first, other] = crashed.left();
+    let whole = join(&first, &[other]).unwrap();
+    is_left(&open(Arc::clone(&whole), false), &contents, &[]);
+    is_sound(whole.as_ref());
+}
+
 /// With metadata on what is missing there is no volume without it.
 #[test]
 fn without_its_metadata_a_volume_cannot_be_made_whole() {

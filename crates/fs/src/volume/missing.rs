@@ -71,6 +71,9 @@ impl Upkeep<'_> {
             ));
         }
         self.leave_missing()?;
+        // What nobody has any more does not move.
+        self.find_leftovers();
+        self.engine().tidy_after(usize::MAX);
         self.look_at_missing(|listing| self.drop_lost(listing))?;
         vacate(self.engine(), |core| core.sb.leaving_groups(), &mut |_| {
             true
@@ -90,9 +93,12 @@ impl Upkeep<'_> {
         self.core().sb.clone()
     }
 
-    /// Bytes that a file has in a unit.
+    /// Bytes that a file has in a unit; one without a name has nothing that anybody could lose.
     fn bytes_in(&self, ino: Ino, unit: u64) -> Result<u64, Error> {
-        let size = self.volume().run(|core| Ok(core.node(ino)?.inode().size))?;
+        let size = self.volume().run(|core| {
+            let inode = core.node(ino)?.inode();
+            Ok(if inode.nlink == 0 { 0 } else { inode.size })
+        })?;
         Ok(size.saturating_sub(unit.saturating_mul(UNIT)).min(UNIT))
     }
 
