@@ -244,6 +244,14 @@ pub enum Corrupt {
         /// 4 KiB unit in the file.
         unit: u64,
     },
+    /// Something damaged of a file keeps its place from whoever needs all that is there to move.
+    #[error("{path} is damaged and cannot be moved: {cause}; copy it from a backup or delete it")]
+    InTheWay {
+        /// The file, from the root.
+        path: String,
+        /// What is wrong.
+        cause: Box<Corrupt>,
+    },
     /// Something must exist by the format's rules and does not.
     #[error("inode {ino}: {what} is missing")]
     Missing {
@@ -252,6 +260,29 @@ pub enum Corrupt {
         /// What.
         what: &'static str,
     },
+}
+
+impl Corrupt {
+    /// Whose it is that is damaged, if that is one inode.
+    pub(crate) fn owner(&self) -> Option<Ino> {
+        let ino = match self {
+            Corrupt::Checksum { ino, .. }
+            | Corrupt::Node { ino, .. }
+            | Corrupt::Inode { ino, .. }
+            | Corrupt::Pointer { ino, .. }
+            | Corrupt::Dirent { ino, .. }
+            | Corrupt::Track { ino, .. }
+            | Corrupt::TrackHead { ino, .. }
+            | Corrupt::Xattr { ino }
+            | Corrupt::Data { ino, .. }
+            | Corrupt::Doubtful { ino, .. }
+            | Corrupt::Missing { ino, .. } => *ino,
+            Corrupt::IfileEntry(_) | Corrupt::MapEntry { .. } | Corrupt::InTheWay { .. } => {
+                return None;
+            }
+        };
+        Some(ino).filter(|ino| *ino != Ino(0))
+    }
 }
 
 impl From<LogError> for Error {

@@ -4,9 +4,9 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use loamfs_check::{Options, Severity, check};
-use loamfs_device::{Device, MemoryDevice, RecordingDevice};
+use loamfs_device::{Device, IoKind, MemoryDevice, RecordingDevice, Write, read_exact};
 use loamfs_fs::{
-    Env, Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, grow, mkfs, shrink,
+    Env, Error, MkfsOptions, NewInode, OpenOptions, Place, ROOT_INO, Volume, grow, mkfs, shrink,
 };
 use loamfs_testing::crashes::crashes;
 use loamfs_testing::files::content;
@@ -268,4 +268,47 @@ fn sizes_that_a_volume_cannot_have_are_refused() {
     assert_eq!(writes(), before);
     let same = shrink(&case.device(), (20 << 20) + 4095, &Env::fixed(3), |_| ()).unwrap();
     assert_eq!(same, (20 << 20, 20 << 20));
+}
+
+/// What is damaged cannot move, and whoever reads of "unit 5 of inode 45" does not know what to delete.
+#[test]
+fn a_damaged_file_that_is_in_the_way_is_named_and_deleted() {
+    let (device, end) = (Case::new(1, 32 << 20).device(), 20 << 20);
+    let volume = open(&device, 2);
+    let new = NewInode::of_mode(0o755);
+    let dir = volume.mkdir(ROOT_INO, b"dir", &new).unwrap().ino;
+    let place = |number: usize| {
+        let name = format!("file{number}").into_bytes();
+        let ino = volume.create(dir, &name, &new).unwrap().ino;
+        volume.write(ino, 0, &content(1 << 20, number)).unwrap();
+        volume.sync().unwrap();
+        let (pieces, _) = volume.ranges(ino).map(0).unwrap();
+        let Place::Home(at) = pieces[0].place else {
+            panic!("{pieces:?}");
+        };
+        at
+    };
+    let (last, at) = (0..)
+        .map(|number| (number, place(number)))
+        .find(|(_, at)| *at > end)
+        .unwrap();
+    for number in 0..last {
+        let name = format!("file{number}");
+        volume.unlink(dir, name.as_bytes()).unwrap();
+    }
+    volume.close().unwrap();
+    let mut bytes = read_exact(device.as_ref(), at, 4096, IoKind::Other).unwrap();
+    bytes[7] ^= 1;
+    let done = device.write(&[Write::new(at, &bytes, IoKind::Other)]);
+    done.into_iter().for_each(|done| done.unwrap());
+    let refused = shrink(&device, end, &Env::fixed(3), |_| ()).unwrap_err();
+    let named = format!("/dir/file{last} is damaged and cannot be moved: unit 0 ");
+    assert!(refused.to_string().starts_with(&named), "{refused}");
+    let volume = open(&device, 4);
+    let dir = volume.lookup(ROOT_INO, b"dir").unwrap().ino;
+    let name = format!("file{last}");
+    volume.unlink(dir, name.as_bytes()).unwrap();
+    volume.close().unwrap();
+    shrink(&device, end, &Env::fixed(5), |_| ()).unwrap();
+    is_sound(device.as_ref());
 }

@@ -4,7 +4,7 @@
 //! on nothing new is placed there ([`loamfs_space::Areas::leave`]), and what is there moves ([`super::vacating`]). The device leaves the
 //! table once the volume is closed ([`crate::membership`]).
 
-use super::vacating::{set_leaving, vacate};
+use super::vacating::set_leaving;
 use super::{Sealer, Upkeep};
 use crate::core::Core;
 use crate::error::Error;
@@ -87,7 +87,7 @@ impl Upkeep<'_> {
     /// # Errors
     /// [`Error::NoSpace`] where the others have no room for the rest, or it cannot be read; the device's.
     pub fn evacuate(&self, mut tell: impl FnMut(u64) -> bool) -> Result<bool, Error> {
-        vacate(self.engine(), |core| core.sb.leaving_groups(), &mut tell)
+        self.vacate(|core| core.sb.leaving_groups(), &mut tell)
     }
 }
 

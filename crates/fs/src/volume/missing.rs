@@ -3,7 +3,6 @@
 //! Blocks of large files that are lost become holes. Of a block of which some units have images in the log, these move, and
 //! zeros stand for the others. Nothing else can be given up: without its metadata the volume is none.
 
-use super::vacating::vacate;
 use super::{Ranges, Upkeep};
 use crate::error::Error;
 use crate::scrub::{Listing, Standing};
@@ -75,9 +74,7 @@ impl Upkeep<'_> {
         self.find_leftovers();
         self.engine().tidy_after(usize::MAX);
         self.look_at_missing(|listing| self.drop_lost(listing))?;
-        vacate(self.engine(), |core| core.sb.leaving_groups(), &mut |_| {
-            true
-        })?;
+        self.vacate(|core| core.sb.leaving_groups(), &mut |_| true)?;
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 //! until then nothing on the device tells of it, and a crash leaves a volume of which some things were moved.
 
 use super::Upkeep;
-use super::vacating::{set_leaving, vacate};
+use super::vacating::set_leaving;
 use crate::core::Core;
 use crate::error::Error;
 use crate::shrink::cut;
@@ -49,7 +49,7 @@ impl Upkeep<'_> {
             return Err(self.core().end().refusal(end, first));
         }
         drop(sealer);
-        let cleared = vacate(self.engine(), |core| behind(core, first), tell)?;
+        let cleared = self.vacate(|core| behind(core, first), tell)?;
         if cleared {
             self.engine().sealer().name_in_both()?;
         }

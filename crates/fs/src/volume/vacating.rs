@@ -4,11 +4,12 @@
 //! summaries and nodes of maps, goes with checkpoints.
 
 use super::drive::TRIES;
-use super::{Durability, Engine, Sealer};
+use super::{Durability, Engine, Sealer, Upkeep};
 use crate::blocks::Stop;
 use crate::core::Core;
-use crate::error::Error;
+use crate::error::{Corrupt, Error};
 use crate::reclaim::Fight;
+use loamfs_format::text::shown;
 use loamfs_format::{Extent, FragAddr, GroupNo};
 use std::ops::Range;
 
@@ -30,7 +31,7 @@ pub(super) fn set_leaving(core: &mut Core, groups: Vec<Range<u32>>) {
 ///
 /// # Errors
 /// [`Error::NoSpace`] where the others have no room for the rest, or it cannot be read; the device's.
-pub(super) fn vacate(
+fn vacate(
     engine: &Engine,
     which: impl Fn(&Core) -> Vec<Range<u32>>,
     tell: &mut dyn FnMut(u64) -> bool,
@@ -80,6 +81,33 @@ fn left_in(core: &Core, groups: Vec<Range<u32>>) -> (u64, Vec<GroupNo>) {
     let used = groups.iter().map(|group| usage.used_in(*group));
     let frags = FragAddr(used.sum());
     (core.geometry.byte_offset(frags), groups)
+}
+
+impl Upkeep<'_> {
+    /// As [`vacate`]; what is damaged is named by its path.
+    pub(super) fn vacate(
+        &self,
+        which: impl Fn(&Core) -> Vec<Range<u32>>,
+        tell: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<bool, Error> {
+        vacate(self.engine(), which, tell).map_err(|error| match error {
+            Error::Corrupt(cause) => self.in_the_way(cause).into(),
+            error => error,
+        })
+    }
+
+    fn in_the_way(&self, cause: Corrupt) -> Corrupt {
+        let path = cause
+            .owner()
+            .and_then(|ino| self.volume().path_of(ino).ok()?);
+        match path {
+            Some(path) => Corrupt::InTheWay {
+                path: format!("/{}", shown(&path)),
+                cause: Box::new(cause),
+            },
+            None => cause,
+        }
+    }
 }
 
 impl Sealer<'_> {
