@@ -125,6 +125,10 @@ python3 "$work/trim.py" "$other" >"$work/ext4"
 python3 "$work/trim.py" "$mnt" >"$work/loamfs"
 grep -q EINVAL "$work/ext4" || fail "ext4 refuses nothing"
 diff "$work/ext4" "$work/loamfs" || fail "FITRIM differs from ext4's"
+for directory in "$other" "$mnt"; do
+    setpriv --bounding-set=-sys_admin python3 "$work/trim.py" "$directory"
+done >"$work/out"
+if grep -qv EPERM "$work/out"; then fail "root without the right to it trims: $(cat "$work/out")"; fi
 ok "FITRIM refuses what ext4 refuses"
 
 # ---- trusted attributes --------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ use loamfs_format::inode::ROOT_INO;
 use loamfs_fuse::{ByteSink, Caller, Errno, IoctlCall};
 
 use super::Adapter;
+use super::trusted::administers;
 
 /// `_IOWR('X', 121, struct fstrim_range)`.
 pub(super) const COMMAND: u32 = 0xc018_5879;
@@ -17,7 +18,7 @@ impl Adapter {
         call: IoctlCall<'_>,
         output: &mut ByteSink<'_>,
     ) -> Result<i32, Errno> {
-        if caller.uid != 0 {
+        if !administers(caller) {
             return Err(Errno::PERM);
         }
         let (words, []) = call.input.as_chunks::<8>() else {

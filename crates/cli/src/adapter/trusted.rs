@@ -17,7 +17,7 @@ pub(super) fn hide(names: &mut Vec<Vec<u8>>, caller: Caller) {
 
 /// Whether the caller has `CAP_SYS_ADMIN` in the machine's own user namespace, as far as its number and its thread tell: that
 /// of another namespace is of no use to who is not root here.
-fn administers(caller: Caller) -> bool {
+pub(super) fn administers(caller: Caller) -> bool {
     caller.uid == 0
         && std::fs::read_to_string(format!("/proc/{}/status", caller.pid))
             .is_ok_and(|status| effective(&status).is_some_and(|set| set >> SYS_ADMIN & 1 == 1))
