@@ -14,6 +14,7 @@ mod convert;
 mod doubt;
 mod flags;
 mod lookups;
+mod losses;
 mod reads;
 mod requests;
 mod resent;
@@ -35,6 +36,7 @@ pub use attributes::Attributes;
 use convert::ino_of;
 use doubt::Doubt;
 use lookups::Lookups;
+use losses::Losses;
 pub use reads::Reads;
 
 use crate::errors::Errors;
@@ -121,6 +123,8 @@ pub struct Adapter {
     /// What the kernel has from an earlier daemon, and was lost with it.
     gone: HashSet<NodeId>,
     doubt: Doubt,
+    /// Who knows what was lost.
+    losses: Losses,
     /// Something was lost with an earlier daemon, and whoever syncs everything is to be told.
     misses_changes: AtomicBool,
     handover: Arc<Handover>,
@@ -153,6 +157,7 @@ impl Adapter {
             supervisor: daemon.supervisor,
             gone: HashSet::new(),
             doubt: Doubt::default(),
+            losses: Losses::default(),
             misses_changes: AtomicBool::new(false),
             promise: daemon.promise,
             transport: daemon.transport,

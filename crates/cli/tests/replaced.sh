@@ -96,6 +96,46 @@ END
 done
 ok "what was lost is never read as zeros"
 
+# ---- who is told of what was lost ----------------------------------------------------------------------------------
+
+mount_it commit=600
+python3 - "$mnt/shared" "$(daemon)" <<'END' || fail "not all who had the file open were told once that changes were lost"
+import errno, os, signal, subprocess, sys
+path, daemon = sys.argv[1], int(sys.argv[2])
+
+def synced(file):
+    try:
+        return os.fsync(file)
+    except OSError as error:
+        return errno.errorcode[error.errno]
+
+file = os.open(path, os.O_RDWR | os.O_CREAT)
+os.fsync(file)
+(written, wrote), (killed, kill) = os.pipe(), os.pipe()
+child = os.fork()
+if child == 0:
+    file = os.open(path, os.O_RDWR)
+    os.pwrite(file, b"theirs", 100)
+    os.write(wrote, b"x")
+    os.read(killed, 1)
+    said = [synced(file), synced(file)]
+    print(said)
+    os._exit(said != ["EIO", None])
+os.pwrite(file, b"ours", 0)
+os.read(written, 1)
+os.kill(daemon, signal.SIGKILL)
+said = [synced(file), synced(file)]
+print(said)
+os.write(kill, b"x")
+_, status = os.waitpid(child, 0)
+later = [subprocess.run(["sync", path]).returncode for _ in range(2)]
+print(later)
+sys.exit((said, status, later) != (["EIO", None], 0, [0, 0]))
+END
+expect 0 "$loamfs" unmount "$mnt"
+expect 0 "$loamfs" check "$image"
+ok "each process that had a file open is told once that changes of it were lost"
+
 # ---- another program ---------------------------------------------------------------------------------------------
 
 cp "$loamfs" "$work/program"

@@ -435,9 +435,10 @@ impl Filesystem for Adapter {
         Ok(copied)
     }
 
-    fn fsync(&self, _: Caller, node: NodeId, _: u64, _: bool) -> Result<(), Errno> {
+    fn fsync(&self, caller: Caller, node: NodeId, _: u64, _: bool) -> Result<(), Errno> {
         let ino = self.ino(node)?;
-        if self.lookups.tell_loss(node) {
+        let misses = self.losses.tell(node, caller);
+        if self.lookups.tell_loss(node) || misses {
             tracing::warn!(
                 inode = ino.get(),
                 "fsync failed: changes were lost with the daemon before"

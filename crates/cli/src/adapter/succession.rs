@@ -14,6 +14,7 @@ use super::Adapter;
 use super::convert::{ino_of, node_of};
 use super::doubt::Doubt;
 use super::lookups::Fate;
+use super::losses::Losses;
 use crate::mount::handover::Predecessor;
 
 impl Adapter {
@@ -57,6 +58,7 @@ impl Adapter {
             for &node in &missing {
                 self.notifier.attributes(node);
             }
+            self.losses = Losses::of(&missing);
             let forgotten = self.forget_files(&missing);
             self.doubt = Doubt::of(missing, forgotten);
         }
