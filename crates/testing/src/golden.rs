@@ -25,7 +25,7 @@ mod wished;
 
 pub use dumps::dumps;
 pub use gap::joined as joined_with_gap;
-pub use listing::listing;
+pub use listing::{Numbers, listing};
 
 use loamfs_device::Image;
 

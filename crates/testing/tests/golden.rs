@@ -23,7 +23,7 @@ use loamfs_check::{Options, Severity, check};
 use loamfs_device::{Device, Image, MemoryDevice};
 use loamfs_format::BlockKind;
 use loamfs_fs::{Env, OpenOptions, Volume};
-use loamfs_testing::golden::{ALL, GAP, Golden, PAIR, dumps, joined_with_gap, listing};
+use loamfs_testing::golden::{ALL, GAP, Golden, Numbers, PAIR, dumps, joined_with_gap, listing};
 use loamfs_testing::pair::Pair;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -63,13 +63,13 @@ fn on(golden: &Golden, device: Arc<dyn Device>) -> Arc<dyn Device> {
     }
 }
 
-fn listed(golden: &Golden, image: Image) -> String {
+fn listed(golden: &Golden, image: Image, numbers: Numbers) -> String {
     let options = OpenOptions {
         read_only: true,
         ..OpenOptions::default()
     };
     let volume = Volume::open(whole(golden, image), &options, Env::fixed(99)).unwrap();
-    listing(&volume).unwrap()
+    listing(&volume, numbers).unwrap()
 }
 
 /// The golden volumes, those of several devices among them.
@@ -79,7 +79,10 @@ fn all() -> impl Iterator<Item = Golden> {
 
 /// Compares a kept text with what there is now.
 fn same(file: &str, now: &str) {
-    let then = fs::read_to_string(kept(file)).unwrap();
+    same_text(file, &fs::read_to_string(kept(file)).unwrap(), now);
+}
+
+fn same_text(file: &str, then: &str, now: &str) {
     let differs = then.lines().zip(now.lines()).find(|(a, b)| a != b);
     if let Some((then, now)) = differs {
         panic!("{file}\n  then: {then}\n  now:  {now}");
@@ -113,7 +116,7 @@ fn keep_new() {
         let text = |kind: &str, text: String| {
             fs::write(kept(&format!("{}.{kind}", golden.name)), text).unwrap();
         };
-        text("list", listed(&golden, image.clone()));
+        text("list", listed(&golden, image.clone(), Numbers::Theirs));
         text("dump", dumps(whole(&golden, image).as_ref()).unwrap());
     }
 }
@@ -125,7 +128,7 @@ fn kept_volumes_hold_what_they_held() {
         let image = image(&golden);
         same(
             &format!("{}.list", golden.name),
-            &listed(&golden, image.clone()),
+            &listed(&golden, image.clone(), Numbers::Theirs),
         );
         assert_sound(&golden, image);
     }
@@ -134,13 +137,14 @@ fn kept_volumes_hold_what_they_held() {
 #[test]
 fn kept_volumes_can_be_written_to() {
     for golden in all() {
-        let before = listed(&golden, image(&golden));
+        let before = listed(&golden, image(&golden), Numbers::Theirs);
         let device = device(image(&golden));
         let opened = on(&golden, device.clone());
         let volume = Volume::open(opened, &OpenOptions::default(), Env::fixed(99)).unwrap();
         volume.upkeep().tick().unwrap();
         volume.close().unwrap();
-        assert_eq!(listed(&golden, device.image()), before, "{}", golden.name);
+        let after = listed(&golden, device.image(), Numbers::Theirs);
+        assert_eq!(after, before, "{}", golden.name);
         assert_sound(&golden, device.image());
     }
 }
@@ -163,10 +167,12 @@ fn the_programs_make_the_same_bytes_as_before() {
     for golden in all() {
         let image = (golden.make)().unwrap();
         made += &format!("{} {:016x}\n", golden.name, xxh3_64(&image.to_vec()));
-        // Wherever things are put, what the volume holds is the same.
-        same(
-            &format!("{}.list", golden.name),
-            &listed(&golden, image.clone()),
+        // Wherever things are put, and whatever numbers inodes get, what the volume holds is the same.
+        let listed = |image: Image| listed(&golden, image, Numbers::InOrder);
+        same_text(
+            golden.name,
+            &listed(self::image(&golden)),
+            &listed(image.clone()),
         );
         assert_sound(&golden, image);
     }

@@ -14,7 +14,7 @@ use loamfs_format::pointer::metadata_checksum;
 use loamfs_format::summary::HEADER_SIZE;
 use loamfs_format::{BlockKind, FragAddr, Identity, Ino, InodeBlockNo, Pointer, ifile};
 use loamfs_fs::{Durability, Env, Error, NewInode, OpenOptions, Volume};
-use loamfs_testing::golden::{ALL, listing};
+use loamfs_testing::golden::{ALL, Numbers, listing};
 use loamfs_testing::hostile::campaign::Campaign;
 use loamfs_testing::hostile::exercise::exercise;
 use loamfs_testing::hostile::meter::Meter;
@@ -319,7 +319,7 @@ fn numbers_in_use_are_never_given_out_again() {
         let options = OpenOptions::default();
         let volume = Volume::open(device.clone(), &options, Env::fixed(1)).unwrap();
         let files = || -> Vec<String> {
-            let listing = listing(&volume).unwrap();
+            let listing = listing(&volume, Numbers::Theirs).unwrap();
             let lines = listing.lines().filter(|line| line.starts_with("/files/"));
             lines.map(str::to_owned).collect()
         };

@@ -1,5 +1,6 @@
 //! What a volume holds, as its interface shows it: a line for each name and each attribute.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use loamfs_format::Ino;
@@ -16,28 +17,59 @@ const END: usize = 1 << 20;
 /// Directories below directories, at most.
 const DEPTH_MAX: usize = 64;
 
-/// Everything that can be seen from the root down: names in order, attributes, contents by their XXH3-64.
-pub fn listing(volume: &Volume) -> Made<String> {
-    let mut out = String::new();
-    list(volume, ROOT_INO, "/", 0, &mut out)?;
-    Ok(out)
+/// How inodes are told apart in a listing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Numbers {
+    /// By the numbers that they have.
+    Theirs,
+    /// By the order in which they are seen. A writer gives out numbers as it likes, and users see only which names are of
+    /// the same inode.
+    InOrder,
 }
 
-fn list(volume: &Volume, ino: Ino, path: &str, depth: usize, out: &mut String) -> Made<()> {
-    let attr = volume.getattr(ino)?;
-    entry(volume, &attr, path, out)?;
-    if attr.mode & mode::TYPE != mode::DIRECTORY {
-        return Ok(());
+/// Everything that can be seen from the root down: names in order, attributes, contents by their XXH3-64.
+pub fn listing(volume: &Volume, numbers: Numbers) -> Made<String> {
+    let mut listing = Listing {
+        volume,
+        numbers,
+        seen: BTreeMap::new(),
+        out: String::new(),
+    };
+    listing.add(ROOT_INO, "/", 0)?;
+    Ok(listing.out)
+}
+
+struct Listing<'v> {
+    volume: &'v Volume,
+    numbers: Numbers,
+    /// Inodes that were seen, and which in order each was.
+    seen: BTreeMap<Ino, u64>,
+    out: String,
+}
+
+impl Listing<'_> {
+    fn add(&mut self, ino: Ino, path: &str, depth: usize) -> Made<()> {
+        let attr = self.volume.getattr(ino)?;
+        let next = self.seen.len() as u64 + 1;
+        let seen = *self.seen.entry(ino).or_insert(next);
+        let number = match self.numbers {
+            Numbers::Theirs => ino.0,
+            Numbers::InOrder => seen,
+        };
+        entry(self.volume, &attr, number, path, &mut self.out)?;
+        if attr.mode & mode::TYPE != mode::DIRECTORY {
+            return Ok(());
+        }
+        if depth == DEPTH_MAX {
+            return Err(format!("{path}: too deep").into());
+        }
+        for (name, ino) in names(self.volume, ino)? {
+            let slash = if depth == 0 { "" } else { "/" };
+            let below = format!("{path}{slash}{}", name.escape_ascii());
+            self.add(ino, &below, depth + 1)?;
+        }
+        Ok(())
     }
-    if depth == DEPTH_MAX {
-        return Err(format!("{path}: too deep").into());
-    }
-    for (name, ino) in names(volume, ino)? {
-        let slash = if depth == 0 { "" } else { "/" };
-        let below = format!("{path}{slash}{}", name.escape_ascii());
-        list(volume, ino, &below, depth + 1, out)?;
-    }
-    Ok(())
 }
 
 /// The names in a directory but `.` and `..`, in order.
@@ -55,7 +87,7 @@ fn names(volume: &Volume, dir: Ino) -> Made<Vec<(Vec<u8>, Ino)>> {
     Ok(names)
 }
 
-fn entry(volume: &Volume, attr: &Attr, path: &str, out: &mut String) -> Made<()> {
+fn entry(volume: &Volume, attr: &Attr, number: u64, path: &str, out: &mut String) -> Made<()> {
     let content = match attr.mode & mode::TYPE {
         mode::REGULAR => content(volume, attr)?,
         mode::SYMLINK => format!("-> {}", volume.readlink(attr.ino)?.escape_ascii()),
@@ -64,8 +96,7 @@ fn entry(volume: &Volume, attr: &Attr, path: &str, out: &mut String) -> Made<()>
     };
     writeln!(
         out,
-        "{path} inode {} mode {:o} links {} owner {}:{} size {} modified {}.{:09} made {}.{:09} {content}",
-        attr.ino,
+        "{path} inode {number} mode {:o} links {} owner {}:{} size {} modified {}.{:09} made {}.{:09} {content}",
         attr.mode,
         attr.nlink,
         attr.uid,
