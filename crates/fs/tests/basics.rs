@@ -6,9 +6,10 @@ mod common;
 use common::{made, open};
 use loamfs_device::{Device, Effect, FaultyDevice, IoKind, Op, Rule};
 use loamfs_fs::{
-    Env, Error, ManualClock, NewInode, OpenOptions, ROOT_INO, RenameFlags, SetAttr, Shared, Volume,
-    XattrMode,
+    Env, Error, Ino, ManualClock, NewInode, OpenOptions, ROOT_INO, RenameFlags, SetAttr, Shared,
+    Volume, XattrMode,
 };
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 const NEW: NewInode = NewInode::of_mode(0o644);
@@ -31,6 +32,29 @@ fn a_new_volume_holds_an_empty_root() {
         .collect();
     assert_eq!(names, [b".".to_vec(), b"..".to_vec()]);
     volume.close().unwrap();
+}
+
+/// Each name that comes or goes changes a directory. Among inodes of files each had a block of these written anew.
+#[test]
+fn inodes_of_directories_stand_together_and_those_of_files_by_their_directory() {
+    let device = made(64 << 20);
+    let volume = open(&device);
+    let block = |ino: Ino| ino.0 / 32;
+    let name = |number: u64| number.to_string().into_bytes();
+    let mut dir = ROOT_INO;
+    let (mut dirs, mut files) = (BTreeSet::new(), BTreeSet::new());
+    for number in 0..8 {
+        // One in the other, and so each in another one.
+        dir = volume.mkdir(dir, &name(number), &NEW).unwrap().ino;
+        dirs.insert(block(dir));
+        let of_dir: BTreeSet<u64> = (10..13)
+            .map(|file| block(volume.create(dir, &name(file), &NEW).unwrap().ino))
+            .collect();
+        assert_eq!(of_dir.len(), 1);
+        files.extend(of_dir);
+    }
+    assert_eq!((dirs.len(), files.len()), (1, 8));
+    assert!(dirs.is_disjoint(&files));
 }
 
 #[test]

@@ -5,16 +5,36 @@ use crate::blocks::{Blocks, Stop};
 use crate::error::Error;
 use crate::maps::{IFILE, Maps};
 use loamfs_format::ifile::{INODE_BLOCKS_MAX, block_of, ino_at, slot_of};
+use loamfs_format::inode::mode;
 use loamfs_format::kind::MapTree;
 use loamfs_format::{Ino, InodeBlockNo};
 
 /// Directories whose place for new inodes is remembered.
 const HINTS_MAX: usize = 1 << 16;
 
+/// The key of [`Inodes::hints`] for directories, which is no inode's number.
+const DIRECTORIES: Ino = Ino(0);
+
+/// Beside which inodes a new one of `dir` stands. Files do beside those of their directory. Directories do beside each other,
+/// wherever they are: each name that comes or goes changes one, so that it would have a block of files written anew.
+fn beside(dir: Ino, file_type: u32) -> Ino {
+    match file_type == mode::DIRECTORY {
+        true => DIRECTORIES,
+        false => dir,
+    }
+}
+
 impl Inodes {
-    /// Finds a number for a new inode of `dir` and brings its block into memory; nothing is taken yet.
-    pub fn find_number(&mut self, maps: &Maps, blocks: &mut Blocks, dir: Ino) -> Result<Ino, Stop> {
-        if let Some(&block) = self.hints.get(&dir) {
+    /// Finds a number for a new inode of `dir`, which has these type bits, and brings its block into memory; nothing is taken
+    /// yet.
+    pub fn find_number(
+        &mut self,
+        maps: &Maps,
+        blocks: &mut Blocks,
+        dir: Ino,
+        file_type: u32,
+    ) -> Result<Ino, Stop> {
+        if let Some(&block) = self.hints.get(&beside(dir, file_type)) {
             let (live, _) = self.bits(maps, blocks, block)?;
             if live != u32::MAX {
                 self.load_block(maps, blocks, block)?;
@@ -71,7 +91,7 @@ impl Inodes {
     /// # Errors
     /// As [`Inodes::prepared`]; so the next ones.
     pub fn take_number(&mut self, dir: Ino, node: Node) -> Result<(), Stop> {
-        let ino = node.inode.ino;
+        let (ino, beside) = (node.inode.ino, beside(dir, node.inode.mode & mode::TYPE));
         let block = block_of(ino);
         self.touch_block(block)?;
         let b = self.prepared_block(block)?;
@@ -85,7 +105,7 @@ impl Inodes {
         if self.hints.len() >= HINTS_MAX {
             self.hints.clear();
         }
-        self.hints.insert(dir, block);
+        self.hints.insert(beside, block);
         self.live += 1;
         self.nodes.insert(ino, Box::new(node));
         Ok(())

@@ -40,7 +40,9 @@ struct Birth {
 
 impl Birth {
     fn prepare(core: &mut Core, dir: Ino, file_type: u32, new: &NewInode) -> Result<Birth, Stop> {
-        let ino = core.inodes.find_number(&core.maps, &mut core.blocks, dir)?;
+        let ino = core
+            .inodes
+            .find_number(&core.maps, &mut core.blocks, dir, file_type)?;
         let (born, lists) = core.attributes().prepare_birth(dir, file_type, new)?;
         Ok(Birth {
             dir,

@@ -156,10 +156,11 @@ impl Rename {
         let whiteout = match self.flags.whiteout {
             Some(new) => {
                 core.names().prepare_replace(dir, from.key)?;
-                Some((
-                    core.inodes.find_number(&core.maps, &mut core.blocks, dir)?,
-                    new,
-                ))
+                let (maps, blocks) = (&core.maps, &mut core.blocks);
+                let ino = core
+                    .inodes
+                    .find_number(maps, blocks, dir, mode::CHARACTER)?;
+                Some((ino, new))
             }
             None => {
                 core.names().prepare_remove(dir, from.key)?;
