@@ -94,6 +94,7 @@ smoke: build fsx-program
 	$(ROOT) bash crates/cli/tests/place.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/devices.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/degraded.sh $(LOAMFS)
+	$(ROOT) bash crates/cli/tests/tiers.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/brim.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/available.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/rot.sh $(LOAMFS)

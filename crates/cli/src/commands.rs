@@ -227,6 +227,8 @@ mod tests {
             "clean --json --until 80% /mnt",
             "place /mnt/dir",
             "place --json /mnt/dir hash",
+            "place /mnt/dir --on fast",
+            "place /mnt/dir hash --on slow",
             "drop-caches /mnt",
             "bench run --suite papers --scale small --json",
             "bench --help",

@@ -556,6 +556,13 @@ impl Report {
                 "spilled   {count} log groups are on slow devices, as the fast ones had no room"
             )),
         }
+        match self.number("/groups/spilled_data_bytes") {
+            0 => {}
+            bytes => lines.push(format!(
+                "spilled   {} of large files went to slow devices since the mount, as the fast ones had no room",
+                human(bytes)
+            )),
+        }
         if lines.is_empty() {
             lines.push(format!("device    {}, the only one", self.words("/device")));
         }
@@ -697,6 +704,7 @@ fn info_json(volume: &Volume) -> Value {
             "data": data,
             "track": track,
             "spilled_log": info.spilled_log_groups,
+            "spilled_data_bytes": bytes(info.spilled_data_frags),
         },
         "devices": info.members.iter().map(|member| member_json(member, info.fragment_size)).collect::<Vec<_>>(),
         "log": {

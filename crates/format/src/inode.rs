@@ -159,6 +159,47 @@ impl Placement {
     }
 }
 
+/// On which devices the blocks of large files go that are made in a directory, as long as these have room. Directories that are made
+/// there take it over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Tier {
+    /// Where the volume finds best.
+    #[default]
+    Auto,
+    /// On the fast ones.
+    Fast,
+    /// On the others.
+    Slow,
+}
+
+impl Tier {
+    /// All, in the order of their numbers.
+    pub const ALL: [Tier; 3] = [Tier::Auto, Tier::Fast, Tier::Slow];
+
+    /// Its name.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Tier::Auto => "auto",
+            Tier::Fast => "fast",
+            Tier::Slow => "slow",
+        }
+    }
+
+    /// What has this name.
+    pub fn of_word(word: &str) -> Option<Tier> {
+        Tier::ALL.into_iter().find(|it| it.word() == word)
+    }
+
+    /// One that a later program knows is none for this one.
+    fn of_number(number: u8) -> Tier {
+        let known = Tier::ALL.get(usize::from(number));
+        known.copied().unwrap_or_default()
+    }
+}
+
+/// Bits of the byte that a directory's [`Placement`] takes; the others are those of its [`Tier`].
+const PLACEMENT_BITS: u32 = 4;
+
 /// Bit of a table's length in the inode: it is a tree root.
 const TABLE_TREE: u16 = 1 << 15;
 
@@ -237,6 +278,8 @@ pub struct Inode {
     pub table: Table,
     /// Of a directory: where small files go.
     pub placement: Placement,
+    /// Of a directory: on which devices large files go.
+    pub tier: Tier,
 }
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -306,6 +349,7 @@ impl Inode {
             body: Body::Empty,
             table: Table::None,
             placement: Placement::Auto,
+            tier: Tier::Auto,
         }
     }
 
@@ -373,7 +417,7 @@ impl Inode {
         raw.body = self.body.number();
         raw.slot_or_placement = match &self.body {
             Body::Settled(settled) => settled.slot,
-            _ => self.placement as u8,
+            _ => self.placement as u8 | (self.tier as u8) << PLACEMENT_BITS,
         };
         raw.checksums = self.checksums.encode();
         raw.xattrs = self.xattrs.encode();
@@ -432,8 +476,12 @@ impl Inode {
             body: Body::decode(raw.body, raw.slot_or_placement, &raw.tail[..body_len])?,
             table: Table::decode(table, &raw.tail[body_len..][..table_len])?,
             placement: match is_dir {
-                true => Placement::of_number(raw.slot_or_placement),
+                true => Placement::of_number(raw.slot_or_placement & ((1 << PLACEMENT_BITS) - 1)),
                 false => Placement::Auto,
+            },
+            tier: match is_dir {
+                true => Tier::of_number(raw.slot_or_placement >> PLACEMENT_BITS),
+                false => Tier::Auto,
             },
         };
         inode.verify()

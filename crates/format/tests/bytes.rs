@@ -8,7 +8,7 @@ use loamfs_format::dirent::{Dirent, InlineMap, hash_key};
 use loamfs_format::group::{GroupDesc, Role};
 use loamfs_format::ifile::{IfileEntry, block_of, ino_at, slot_of};
 use loamfs_format::inode::{
-    Body, FileExtent, Inode, InodeError, Placement, Settled, TAIL, Table, Timestamp, mode,
+    Body, FileExtent, Inode, InodeError, Placement, Settled, TAIL, Table, Tier, Timestamp, mode,
 };
 use loamfs_format::maps::{LazyEntry, OwnerRecord};
 use loamfs_format::node::{Child, TreeRoot};
@@ -551,6 +551,7 @@ fn inode(body: Body) -> Inode {
         body,
         table: Table::None,
         placement: Placement::Auto,
+        tier: Tier::Auto,
     }
 }
 
@@ -724,6 +725,37 @@ fn a_directory_says_where_small_files_go() {
     // What a later program says, and what stands there of a file.
     assert_eq!(placement(&new(mode::DIRECTORY), 4), Ok(Placement::Auto));
     assert_eq!(placement(&new(mode::REGULAR), 2), Ok(Placement::Auto));
+}
+
+#[test]
+fn a_directory_says_on_which_devices_large_files_go() {
+    let new = |mode| Inode::new(Ino(32), mode, 1, Timestamp::default());
+    let words = ["auto", "fast", "slow"];
+    for (number, (tier, word)) in (0u8..).zip(Tier::ALL.into_iter().zip(words)) {
+        assert_eq!((tier.word(), Tier::of_word(word)), (word, Some(tier)));
+        for placement in Placement::ALL {
+            let dir = Inode {
+                placement,
+                tier,
+                ..new(mode::DIRECTORY)
+            };
+            let encoded = dir.encode();
+            assert_eq!(encoded[137], number << 4 | placement as u8);
+            assert_eq!(Inode::decode(&encoded), Ok(dir));
+        }
+    }
+    let said = |inode: &Inode, byte| {
+        let mut bytes = inode.encode();
+        bytes[137] = byte;
+        let inode = Inode::decode(&bytes).unwrap();
+        (inode.placement, inode.tier)
+    };
+    // What a later program says, and what stands there of a file.
+    let dir = new(mode::DIRECTORY);
+    assert_eq!(said(&dir, 0x32), (Placement::Data, Tier::Auto));
+    assert_eq!(said(&dir, 0x2f), (Placement::Auto, Tier::Slow));
+    let file = new(mode::REGULAR);
+    assert_eq!(said(&file, 0x11), (Placement::Auto, Tier::Auto));
 }
 
 #[test]

@@ -63,7 +63,7 @@ pub use budget::worst_case;
 pub use env::{Clock, Env, ManualClock, SystemClock};
 pub use error::{Corrupt, Error, Needed};
 pub use grow::grow;
-pub use loamfs_format::inode::{Placement, ROOT_INO};
+pub use loamfs_format::inode::{Placement, ROOT_INO, Tier};
 pub use loamfs_format::superblock::{DeviceKind, DiskFigures, ScrubMark};
 pub use loamfs_format::{GroupNo, Ino};
 pub use loamfs_log::loss::Loss;
@@ -82,4 +82,4 @@ pub use volume::{
     Arranged, Arranging, Cleaned, Damaged, Durability, Info, Lost, MemberInfo, OpenOptions, Ranges,
     Scrub, Scrubbed, Upkeep, Volume, Xattrs,
 };
-pub use xattrs::PLACEMENT;
+pub use xattrs::{PLACEMENT, TIER};

@@ -11,6 +11,7 @@
 
 pub(crate) mod acl;
 pub(crate) mod attributes;
+pub(crate) mod carry;
 pub(crate) mod drain;
 pub(crate) mod evict;
 pub(crate) mod flags;

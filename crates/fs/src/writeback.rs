@@ -66,8 +66,28 @@ pub(crate) struct Writeback {
     unsettled: BTreeSet<FragAddr>,
     /// Who reads what has not settled.
     readers: Readers,
+    /// Blocks that went to slow devices, though they should stand on fast ones.
+    spilled: Spilled,
     /// Most bytes that may wait.
     bytes_max: u64,
+}
+
+/// How much should stand on fast devices and had no room there.
+#[derive(Debug, Default)]
+struct Spilled {
+    /// Fragments since the volume was opened.
+    frags: u64,
+    /// Whether the last blocks had none.
+    now: bool,
+}
+
+impl Spilled {
+    /// Of the next blocks so many fragments had no room. Answers whether it begins with that.
+    fn note(&mut self, frags: u64) -> bool {
+        self.frags += frags;
+        let before = std::mem::replace(&mut self.now, frags > 0);
+        self.now && !before
+    }
 }
 
 impl Writeback {
@@ -86,6 +106,7 @@ impl Writeback {
             settling: BTreeSet::new(),
             unsettled: BTreeSet::new(),
             readers: Readers::default(),
+            spilled: Spilled::default(),
             bytes_max,
         }
     }
@@ -117,6 +138,11 @@ impl Writeback {
     /// These files, which somebody writes out now.
     pub fn take_streams(&mut self) -> Vec<Ino> {
         std::mem::take(&mut self.streams).into_iter().collect()
+    }
+
+    /// Fragments that went to slow devices since the volume was opened, though they should stand on fast ones.
+    pub fn spilled_frags(&self) -> u64 {
+        self.spilled.frags
     }
 
     /// Files with data that segments do not show yet.

@@ -21,6 +21,8 @@ use std::ops::ControlFlow;
 
 /// Shows where small files of a directory go. It is no attribute: nobody lists it, so that no copy takes it along, nor sets it.
 pub const PLACEMENT: &str = "loamfs.place";
+/// Shows on which devices large files of a directory go, likewise.
+pub const TIER: &str = "loamfs.on";
 /// Bytes of names that a file's attributes may have, since listxattr(2) gives no more.
 const NAMES_MAX: usize = 65_536;
 
@@ -225,13 +227,19 @@ impl Attributes<'_> {
         Ok(found.find(|it| it.xattr.full_name() == name))
     }
 
-    /// The value of an attribute, or what a directory says of small files.
+    /// The value of an attribute, or what a directory says of files in it.
     pub fn get(&mut self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, Stop> {
-        if name == PLACEMENT.as_bytes() {
+        let said: Option<fn(&Inode) -> &'static str> = match name {
+            name if name == PLACEMENT.as_bytes() => Some(|dir| dir.placement.word()),
+            name if name == TIER.as_bytes() => Some(|dir| dir.tier.word()),
+            _ => None,
+        };
+        if let Some(word) = said {
             let inode = self.loader.again().node(ino)?.inode();
-            let placement = Some(inode.placement).filter(|_| inode.is_dir());
-            let word = placement.ok_or(Error::NoAttribute)?.word();
-            return Ok(word.as_bytes().to_vec());
+            return match inode.is_dir() {
+                true => Ok(word(inode).as_bytes().to_vec()),
+                false => Err(Error::NoAttribute.into()),
+            };
         }
         split(name)?;
         let Take { key, xattr, .. } = self.find(ino, name)?.ok_or(Error::NoAttribute)?;

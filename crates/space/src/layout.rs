@@ -5,6 +5,7 @@ use crate::bitmap::group_map::GroupMap;
 use crate::error::SpaceError;
 use crate::role::Cells;
 use loamfs_format::group::{CHUNK_FRAGS, Role};
+use loamfs_format::inode::Tier;
 use loamfs_format::{Extent, FragAddr, Geometry, GroupNo};
 use std::ops::Range;
 
@@ -94,6 +95,14 @@ impl Layout {
             true => Tiers::default(),
             false => Tiers { log, data },
         };
+    }
+
+    /// The groups of a tier, and none where that is no choice.
+    pub(crate) fn tier(&self, tier: Tier) -> &[Range<usize>] {
+        match tier {
+            Tier::Fast => &self.tiers.log,
+            Tier::Auto | Tier::Slow => &self.tiers.data,
+        }
     }
 
     /// Where things should stand.

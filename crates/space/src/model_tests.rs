@@ -2,6 +2,7 @@
 
 use crate::{ChunkValue, FoundSpace, Owner, Space, Wait};
 use loamfs_format::group::{CHUNK_FRAGS, GroupDesc, Role};
+use loamfs_format::inode::Tier;
 use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, GroupNo, Ino, Ssn};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -302,8 +303,9 @@ impl World {
             _ => FragAddr(self.dice.roll(self.geometry.total_frags)),
         };
         let anchor = GroupNo(self.dice.roll(self.geometry.groups().into()) as u32);
+        let tier = Tier::ALL[self.dice.roll(3) as usize];
         let run = loop {
-            match self.space.placement().find_data(blocks, goal, anchor) {
+            match self.space.placement().find_data(blocks, goal, anchor, tier) {
                 FoundSpace::Run(run) => break run,
                 FoundSpace::Load(groups) => {
                     assert!(!groups.is_empty());

@@ -9,6 +9,7 @@ mod track;
 use crate::groups::Groups;
 use crate::law::{Law, Rules};
 use loamfs_format::group::Role;
+use loamfs_format::inode::Tier;
 use loamfs_format::{Extent, FragAddr, GroupNo};
 use std::collections::BTreeMap;
 
@@ -39,6 +40,10 @@ pub(crate) struct PlacementState {
     data_ends: BTreeMap<GroupNo, FragAddr>,
     /// Where the last extent of data ends that was found for any.
     data_end: Option<FragAddr>,
+    /// The same two of what was to stand on fast devices.
+    fast_ends: BTreeMap<GroupNo, FragAddr>,
+    /// See above.
+    fast_end: Option<FragAddr>,
 }
 
 /// Looks for places.
@@ -106,7 +111,8 @@ impl<'a> Placement<'a> {
     /// back for the rest, with `goal` behind it. Free groups that the extent reaches into become data groups: a
     /// group's size limits no extent.
     ///
-    /// Where some groups are for the log, in the others first. In this order:
+    /// Where some groups are for the log, in the others first, unless the blocks are to stand on the fast devices: then in those of
+    /// the log, of which a quarter is left free. In this order:
     /// - on from `goal`, where the file's last extent ends (address 0: nowhere),
     /// - while half of the groups are free, on from where the last extent near this `anchor` ends, if all of it fits; then the
     ///   group nearest to `anchor` that is free, or has or may have a run of the wanted length, and of a mebibyte,
@@ -116,21 +122,43 @@ impl<'a> Placement<'a> {
     ///
     /// Where everything is in the log, on from where the last extent ends; then a free group near that, which becomes one of the
     /// log.
-    pub fn find_data(&mut self, blocks: u64, goal: FragAddr, anchor: GroupNo) -> FoundSpace {
+    pub fn find_data(
+        &mut self,
+        blocks: u64,
+        goal: FragAddr,
+        anchor: GroupNo,
+        tier: Tier,
+    ) -> FoundSpace {
         if self.groups.is_all_log() {
             return self.find_home(blocks);
         }
-        let begun = data::Begun {
-            near: self.state.data_ends.get(&anchor).copied(),
-            last: self.state.data_end,
-        };
         let kept = self.state.kept_for_log;
-        let found = data::Search::new(self.groups, kept, blocks, goal, anchor).find(begun);
+        let (ends, end) = match tier {
+            Tier::Fast => (&mut self.state.fast_ends, &mut self.state.fast_end),
+            Tier::Auto | Tier::Slow => (&mut self.state.data_ends, &mut self.state.data_end),
+        };
+        let begun = data::Begun {
+            near: ends.get(&anchor).copied(),
+            last: *end,
+        };
+        let found = data::Search::new(self.groups, (tier, kept), blocks, goal, anchor).find(begun);
         if let FoundSpace::Run(extent) = &found {
-            self.state.data_ends.insert(anchor, extent.end());
-            self.state.data_end = Some(extent.end());
+            ends.insert(anchor, extent.end());
+            *end = Some(extent.end());
         }
         found
+    }
+
+    /// Free fragments on the devices of a tier that blocks of large files may take. Those in groups of theirs may lie in holes.
+    pub fn room_on(&self, tier: Tier) -> u64 {
+        let layout = self.groups.layout();
+        let data = self.groups.of(Role::Data).groups();
+        let groups = layout.tier(tier).iter();
+        let groups = groups.flat_map(|range| data.range(range.start as u32..range.end as u32));
+        let stay = groups.filter(|group| !layout.is_leaving(**group as usize));
+        let unused = stay.map(|group| self.groups.unused(*group as usize));
+        let claimable = data::claimable(self.groups, tier, self.state.kept_for_log);
+        unused.sum::<u64>() + claimable * layout.geometry().group_frags
     }
 
     /// Fragments behind the last extent of blocks of large files, in the group of the log that they fill.

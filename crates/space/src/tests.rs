@@ -2,6 +2,7 @@
 
 use crate::{ChunkValue, CleaningPolicy, FoundSpace, Owner, Space, SpaceError, Wait};
 use loamfs_format::group::{CHUNK_BYTES, GroupDesc, Role};
+use loamfs_format::inode::Tier;
 use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, GroupNo, Ino, Ssn};
 
 /// 64 groups of 64 fragments; a unit is 4 fragments, a block 8.
@@ -60,7 +61,7 @@ fn the_first_log_group_of_a_rotating_disk_is_in_the_middle_and_the_next_ones_adj
     assert_eq!(
         run(space
             .placement()
-            .find_data(8, FragAddr(34 * 64), GroupNo(34)))
+            .find_data(8, FragAddr(34 * 64), GroupNo(34), Tier::Auto))
         .start
         .0,
         34 * 64
@@ -133,7 +134,9 @@ fn the_largest_hole_serves_when_nothing_else_is_left() {
 fn an_extent_reaches_over_groups_but_leaves_the_last_free_ones_to_the_log() {
     let mut space = volume();
     assert_eq!(
-        run(space.placement().find_data(20, FragAddr(0), GroupNo(10))),
+        run(space
+            .placement()
+            .find_data(20, FragAddr(0), GroupNo(10), Tier::Auto)),
         extent(640, 160)
     );
     assert_eq!(space.role(GroupNo(12)), Role::Data);
@@ -141,14 +144,18 @@ fn an_extent_reaches_over_groups_but_leaves_the_last_free_ones_to_the_log() {
     let free = space.free_groups();
     space.placement().keep_for_log(free);
     assert_eq!(
-        run(space.placement().find_data(20, FragAddr(800), GroupNo(10))),
+        run(space
+            .placement()
+            .find_data(20, FragAddr(800), GroupNo(10), Tier::Auto)),
         extent(800, 32)
     );
     space
         .allocate(extent(800, 32), owner(BlockKind::Homed, 20))
         .unwrap();
     assert_eq!(
-        space.placement().find_data(1, FragAddr(832), GroupNo(10)),
+        space
+            .placement()
+            .find_data(1, FragAddr(832), GroupNo(10), Tier::Auto),
         FoundSpace::Full
     );
 }
@@ -166,7 +173,7 @@ fn small_holes_are_used_once_half_of_the_groups_are_taken_the_largest_first() {
         let whole = extent(u64::from(group) * 1024, 1024);
         let found = run(space
             .placement()
-            .find_data(128, FragAddr(0), GroupNo(group)));
+            .find_data(128, FragAddr(0), GroupNo(group), Tier::Auto));
         assert_eq!(found, whole);
         space
             .allocate(whole, owner(BlockKind::Homed, group.into()))
@@ -178,7 +185,11 @@ fn small_holes_are_used_once_half_of_the_groups_are_taken_the_largest_first() {
     space.free(extent(10 * 1024 + 64, 16), Ssn(1)).unwrap();
     space.free(extent(10 * 1024 + 512, 128), Ssn(1)).unwrap();
     space.release(Ssn(1), Ssn(0), |_| false);
-    let found = |space: &mut Space| run(space.placement().find_data(2, FragAddr(0), GroupNo(10)));
+    let found = |space: &mut Space| {
+        run(space
+            .placement()
+            .find_data(2, FragAddr(0), GroupNo(10), Tier::Auto))
+    };
     assert_eq!(found(&mut space), extent(10 * 1024 + 512, 16));
     // One that was begun is filled, though what is left of it would not be begun.
     space
@@ -194,7 +205,7 @@ fn small_holes_are_used_once_half_of_the_groups_are_taken_the_largest_first() {
     let mut fill = |blocks: u64, anchor: u32| {
         let found = space
             .placement()
-            .find_data(blocks, FragAddr(0), GroupNo(anchor));
+            .find_data(blocks, FragAddr(0), GroupNo(anchor), Tier::Auto);
         let found = run(found);
         space.allocate(found, owner(BlockKind::Homed, 2)).unwrap();
         found
@@ -223,7 +234,9 @@ fn the_log_goes_back_to_long_holes_once_half_of_the_groups_are_taken() {
         found
     };
     assert_eq!(fill(&mut space), extent(first.end().0, 64));
-    let data = run(space.placement().find_data(36 * 8, FragAddr(0), GroupNo(4)));
+    let data = run(space
+        .placement()
+        .find_data(36 * 8, FragAddr(0), GroupNo(4), Tier::Auto));
     assert!(data.frags >= 28 * 64, "{data:?}");
     space.allocate(data, owner(BlockKind::Homed, 0)).unwrap();
     while space.free_groups() > 32 {
@@ -239,7 +252,10 @@ fn data_groups_take_whole_blocks_and_never_those_that_a_superblock_cuts() {
     let mut space = volume();
     // Group 1 is reserved up to 68, in the middle of a block.
     assert_eq!(
-        run(space.placement().find_data(20, FragAddr(0), GroupNo(1))).start,
+        run(space
+            .placement()
+            .find_data(20, FragAddr(0), GroupNo(1), Tier::Auto))
+        .start,
         FragAddr(72)
     );
     let odd = extent(72, 4);
@@ -264,7 +280,9 @@ fn data_groups_take_whole_blocks_and_never_those_that_a_superblock_cuts() {
 #[test]
 fn unshown_homes_are_not_in_a_checkpoint() {
     let mut space = volume();
-    let home = run(space.placement().find_data(2, FragAddr(0), GroupNo(10)));
+    let home = run(space
+        .placement()
+        .find_data(2, FragAddr(0), GroupNo(10), Tier::Auto));
     space.checkpoint_done();
     space.allocate_unshown(home).unwrap();
     assert_eq!(space.checkpoint().dirty_chunks().count(), 0);
@@ -424,7 +442,9 @@ fn a_group_that_changed_its_role_held_nothing_back_any_more() {
 #[test]
 fn owner_records_are_cut_by_later_ones_and_survive_frees() {
     let mut space = volume();
-    let home = run(space.placement().find_data(4, FragAddr(0), GroupNo(10)));
+    let home = run(space
+        .placement()
+        .find_data(4, FragAddr(0), GroupNo(10), Tier::Auto));
     space.allocate(home, owner(BlockKind::Homed, 100)).unwrap();
     space.free(extent(648, 8), Ssn(1)).unwrap();
     space.release(Ssn(1), Ssn(0), |_| false);
@@ -589,12 +609,16 @@ fn a_terabyte_is_opened_without_its_bitmaps() {
     let free = space.free_groups();
     space.placement().keep_for_log(free);
     assert_eq!(
-        space.placement().find_data(64, FragAddr(0), GroupNo(9)),
+        space
+            .placement()
+            .find_data(64, FragAddr(0), GroupNo(9), Tier::Auto),
         FoundSpace::Load((9..13).map(GroupNo).collect())
     );
     // Free groups are known without their bitmaps, and go first.
     space.placement().keep_for_log(0);
-    let found = run(space.placement().find_data(64, FragAddr(0), GroupNo(9)));
+    let found = run(space
+        .placement()
+        .find_data(64, FragAddr(0), GroupNo(9), Tier::Auto));
     assert_eq!(found.start, FragAddr(4000 << 18));
 }
 
@@ -680,12 +704,16 @@ fn data_and_anchors_stay_on_the_slow_groups_until_these_are_full() {
     assert!(anchor.0 >= 4, "{anchor:?}");
     // Near the fast groups, and in them.
     for near in [GroupNo(4), GroupNo(0)] {
-        let found = run(space.placement().find_data(8, FragAddr(0), near));
+        let found = run(space
+            .placement()
+            .find_data(8, FragAddr(0), near, Tier::Auto));
         assert!(found.start.0 >= 256, "{found:?}");
     }
     let mut slow = 0;
     loop {
-        let found = run(space.placement().find_data(600, FragAddr(0), GroupNo(4)));
+        let found = run(space
+            .placement()
+            .find_data(600, FragAddr(0), GroupNo(4), Tier::Auto));
         space.allocate(found, small()).unwrap();
         if found.start.0 < 256 {
             // It lies on the fast ones alone.
@@ -695,6 +723,33 @@ fn data_and_anchors_stay_on_the_slow_groups_until_these_are_full() {
         slow += found.frags;
     }
     assert_eq!(slow, 4096 - 256);
+}
+
+/// A quarter of the fast groups is left to the log: one of these four.
+#[test]
+fn data_that_should_be_fast_take_all_but_a_quarter_of_the_fast_groups() {
+    let mut space = tiered();
+    let (mut fast, mut after) = (0, FragAddr(0));
+    let room = space.placement().room_on(Tier::Fast);
+    while after.0 < 256 {
+        let found = run(space
+            .placement()
+            .find_data(8, after, GroupNo(9), Tier::Fast));
+        space.allocate(found, small()).unwrap();
+        after = found.end();
+        fast += if after.0 <= 256 { found.frags } else { 0 };
+        assert!(space.usage().is_on(Tier::Fast, found.start) == (after.0 <= 256));
+    }
+    assert!(fast > 0 && fast <= room && fast <= 3 * 64, "{fast} {room}");
+    assert!(space.usage().is_on(Tier::Slow, after));
+    assert_eq!(space.placement().room_on(Tier::Fast) / 8, 0);
+    let log = run(space.placement().find_log(16, 4, FragAddr(0), true));
+    assert!(log.end().0 <= 256, "{log:?}");
+    // What spilled does not say where the others go.
+    let found = run(space
+        .placement()
+        .find_data(8, FragAddr(0), GroupNo(40), Tier::Slow));
+    assert!(space.usage().is_on(Tier::Slow, found.start));
 }
 
 #[test]
@@ -728,7 +783,7 @@ fn nothing_is_placed_in_gaps_nor_where_a_device_leaves() {
             0 => space.placement().find_log(40, 4, near, false),
             _ => space
                 .placement()
-                .find_data(9, near, GroupNo(round as u32 % 64)),
+                .find_data(9, near, GroupNo(round as u32 % 64), Tier::Auto),
         };
         let FoundSpace::Run(run) = found else {
             full += 1;
@@ -787,7 +842,7 @@ fn where_all_is_in_the_log_homes_fill_one_group_of_it_and_segments_another() {
     let home = |space: &mut Space, blocks: u64| {
         let found = run(space
             .placement()
-            .find_data(blocks, FragAddr(0), GroupNo(10)));
+            .find_data(blocks, FragAddr(0), GroupNo(10), Tier::Auto));
         space.allocate(found, owner(BlockKind::Homed, 0)).unwrap();
         found
     };
@@ -811,7 +866,11 @@ fn where_all_is_in_the_log_homes_fill_one_group_of_it_and_segments_another() {
 #[test]
 fn where_all_is_in_the_log_segments_take_holes_last_and_homes_never() {
     let mut space = all_log();
-    while let FoundSpace::Run(run) = space.placement().find_data(8, FragAddr(0), GroupNo(10)) {
+    while let FoundSpace::Run(run) =
+        space
+            .placement()
+            .find_data(8, FragAddr(0), GroupNo(10), Tier::Auto)
+    {
         space
             .allocate(run, owner(BlockKind::Homed, run.start.0 / 8))
             .unwrap();
@@ -821,7 +880,9 @@ fn where_all_is_in_the_log_segments_take_holes_last_and_homes_never() {
     space.free(extent(704, 32), Ssn(1)).unwrap();
     space.release(Ssn(1), Ssn(0), |_| false);
     assert_eq!(
-        space.placement().find_data(1, FragAddr(704), GroupNo(10)),
+        space
+            .placement()
+            .find_data(1, FragAddr(704), GroupNo(10), Tier::Auto),
         FoundSpace::Full
     );
     let hole = run(space.placement().find_log(16, 4, FragAddr(640), false));

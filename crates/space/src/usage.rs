@@ -2,8 +2,9 @@
 
 use crate::groups::{Group, Groups};
 use crate::held::Held;
-use loamfs_format::GroupNo;
 use loamfs_format::group::Role;
+use loamfs_format::inode::Tier;
+use loamfs_format::{FragAddr, GroupNo};
 use std::ops::Range;
 
 /// What is in use of a volume's groups.
@@ -50,6 +51,18 @@ impl<'s> Usage<'s> {
     /// Whether this group is being emptied.
     pub fn is_closed(&self, group: GroupNo) -> bool {
         self.groups.is_closed(group.0 as usize)
+    }
+
+    /// Whether there are fast devices beside others, so that one can choose between them.
+    pub fn has_tiers(&self) -> bool {
+        !self.groups.layout().tiers().log.is_empty()
+    }
+
+    /// Whether an address is on a device of this tier.
+    pub fn is_on(&self, tier: Tier, addr: FragAddr) -> bool {
+        let layout = self.groups.layout();
+        let group = layout.index(addr.0);
+        layout.tier(tier).iter().any(|range| range.contains(&group))
     }
 
     /// Log groups outside of those in which the log should stand.

@@ -47,6 +47,12 @@ pub const PAIR: Golden = Golden {
     make: pair::make,
 };
 
+/// The same, of which directories say on which device large files go: some were carried there, others came later.
+pub const TIERED: Golden = Golden {
+    name: "tiered",
+    make: pair::make_tiered,
+};
+
 /// A volume of which a device has left and another one is to ([`joined_with_gap`]).
 pub const GAP: Golden = Golden {
     name: "gap",

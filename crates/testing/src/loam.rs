@@ -8,9 +8,10 @@ use loamfs_format::Ino;
 use loamfs_fs::env::{Env, ManualClock};
 use loamfs_fs::{
     Arranging, Attr, DirEntry, Durability, Error, MkfsOptions, NewInode, OpenOptions, PROFILES,
-    Placement, Rebuild, RenameFlags, Repairs, SetAttr, StatFs, Volume, XattrMode,
+    Placement, Rebuild, RenameFlags, Repairs, SetAttr, StatFs, Tier, Volume, XattrMode,
 };
 
+use crate::errno;
 use crate::geometry::Geometry;
 use crate::ops::Commit;
 use crate::subject::{Failure, Opening, Outcome, Subject, System};
@@ -353,6 +354,15 @@ impl Subject for Mounted {
     fn place(&self, dir: Ino, placement: Placement) -> Outcome<()> {
         let mut placing = Arranging::placing(dir, placement).alone();
         while self.volume.upkeep().arrange(&mut placing)? {}
+        Ok(())
+    }
+
+    fn carry(&self, dir: Ino, tier: Tier) -> Outcome<()> {
+        if !self.volume.upkeep().has_tiers() {
+            return Err(Failure::plain(errno::EOPNOTSUPP));
+        }
+        let mut carrying = Arranging::carrying(dir, tier).alone();
+        while self.volume.upkeep().arrange(&mut carrying)? {}
         Ok(())
     }
 }

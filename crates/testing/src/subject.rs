@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use loamfs_device::{Device, Image};
 use loamfs_format::Ino;
-use loamfs_fs::{Attr, DirEntry, NewInode, Placement, RenameFlags, SetAttr, StatFs, XattrMode};
+use loamfs_fs::{
+    Attr, DirEntry, NewInode, Placement, RenameFlags, SetAttr, StatFs, Tier, XattrMode,
+};
 
 use crate::errno::{self, Errno};
 use crate::geometry::Geometry;
@@ -132,6 +134,8 @@ pub trait System: Sync {
 
 /// The attribute that shows where small files of a directory go.
 pub const PLACEMENT: &[u8] = b"loamfs.place";
+/// The one that shows on which devices its large files go.
+pub const TIER: &[u8] = b"loamfs.on";
 
 /// An open volume. Dropping it without closing it is a crash.
 #[expect(missing_docs, reason = "each method is the volume's of the same name")]
@@ -203,6 +207,10 @@ pub trait Subject: Send {
     }
     /// EOPNOTSUPP where a subject has no such thing. [`PLACEMENT`] shows it.
     fn place(&self, _dir: Ino, _placement: Placement) -> Outcome<()> {
+        Err(Failure::plain(errno::EOPNOTSUPP))
+    }
+    /// The same; [`TIER`] shows it.
+    fn carry(&self, _dir: Ino, _tier: Tier) -> Outcome<()> {
         Err(Failure::plain(errno::EOPNOTSUPP))
     }
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use loamfs_format::Ino;
 use loamfs_format::inode::{ROOT_INO, mode};
-use loamfs_fs::{Attr, DirEntry, Placement};
+use loamfs_fs::{Attr, DirEntry};
 
 use crate::content::Content;
 use crate::problem::{Problem, Verdict};
-use crate::subject::{Failure, PLACEMENT, Subject};
+use crate::subject::{Failure, PLACEMENT, Subject, TIER};
 
 /// Bytes of a read.
 const READ: usize = 1 << 20;
@@ -185,10 +185,12 @@ fn read_xattrs(subject: &dyn Subject, ino: Ino) -> Verdict<BTreeMap<Vec<u8>, Arc
     if xattrs.len() != count {
         return Err(inconsistent(format!("listxattr of {ino} repeats a name")));
     }
-    if let Ok(word) = subject.getxattr(ino, PLACEMENT)
-        && word != Placement::Auto.word().as_bytes()
-    {
-        xattrs.insert(PLACEMENT.to_vec(), word.into());
+    for name in [PLACEMENT, TIER] {
+        if let Ok(word) = subject.getxattr(ino, name)
+            && word != b"auto"
+        {
+            xattrs.insert(name.to_vec(), word.into());
+        }
     }
     Ok(xattrs)
 }

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use loamfs_testing::campaign::{self, image_after};
-use loamfs_testing::explore::cases::{Case, GEOMETRIES, all_singles, combined, long};
+use loamfs_testing::explore::cases::{Case, GEOMETRIES, all_carrying, all_singles, combined, long};
 use loamfs_testing::explore::fleet::{Orders, Outcome, run};
 use loamfs_testing::explore::hunt::Effort;
 use loamfs_testing::pair::Pair;
@@ -14,6 +14,8 @@ use loamfs_testing::watchdog::Watchdog;
 
 /// One single workload in so many; a prime.
 const SINGLES_STEP: usize = 307;
+/// The same of those that carry files.
+const CARRYING_STEP: usize = 61;
 
 #[test]
 fn two_devices_do_what_the_model_does() {
@@ -66,6 +68,19 @@ fn either_device_may_keep_or_lose_what_it_has_not_flushed() {
     assert!(outcome.reports.is_empty());
     assert_eq!(outcome.tally.cases as usize, cases.len());
     assert!(outcome.tally.distinct > 1_000, "{}", outcome.tally);
+}
+
+/// Pieces of large files that are carried from one device to the other are on the old one or on the new one.
+#[test]
+fn files_that_are_carried_between_devices_survive_crashes() {
+    let cases = GEOMETRIES.into_iter().flat_map(all_carrying);
+    let cases: Vec<Case> = cases.step_by(CARRYING_STEP).collect();
+    let outcome = explore(&Pair::default(), &cases, false);
+    for report in &outcome.reports {
+        println!("{report}");
+    }
+    assert!(outcome.reports.is_empty());
+    assert!(outcome.tally.distinct > 500, "{}", outcome.tally);
 }
 
 /// A flush must reach each device that was written, not the first one alone.

@@ -23,7 +23,9 @@ use loamfs_check::{Options, Severity, check};
 use loamfs_device::{Device, Image, MemoryDevice};
 use loamfs_format::BlockKind;
 use loamfs_fs::{Env, OpenOptions, Volume};
-use loamfs_testing::golden::{ALL, GAP, Golden, Numbers, PAIR, dumps, joined_with_gap, listing};
+use loamfs_testing::golden::{
+    ALL, GAP, Golden, Numbers, PAIR, TIERED, dumps, joined_with_gap, listing,
+};
 use loamfs_testing::pair::Pair;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -57,7 +59,9 @@ fn whole(golden: &Golden, image: Image) -> Arc<dyn Device> {
 
 fn on(golden: &Golden, device: Arc<dyn Device>) -> Arc<dyn Device> {
     match golden.name {
-        name if name == PAIR.name => Pair::default().joined(&device).unwrap(),
+        name if [PAIR.name, TIERED.name].contains(&name) => {
+            Pair::default().joined(&device).unwrap()
+        }
         name if name == GAP.name => joined_with_gap(&device).unwrap(),
         _ => device,
     }
@@ -74,7 +78,7 @@ fn listed(golden: &Golden, image: Image, numbers: Numbers) -> String {
 
 /// The golden volumes, those of several devices among them.
 fn all() -> impl Iterator<Item = Golden> {
-    ALL.into_iter().chain([PAIR, GAP])
+    ALL.into_iter().chain([PAIR, TIERED, GAP])
 }
 
 /// Compares a kept text with what there is now.

@@ -8,7 +8,7 @@ use crate::reader::TreeSpec;
 use crate::{CheckError, Volume};
 use loamfs_format::atime::ATIME_INO;
 use loamfs_format::dirent::InlineMap;
-use loamfs_format::inode::{Body, Inode, Placement, Table, mode};
+use loamfs_format::inode::{Body, Inode, Placement, Table, Tier, mode};
 use loamfs_format::node::TreeRoot;
 use loamfs_format::{BlockKind, Ino, InodeBlockNo};
 
@@ -33,7 +33,7 @@ pub fn inode(volume: &Volume<'_>, ino: Ino) -> Result<Box<dyn View>, CheckError>
          generation {generation} version {version} segment {segment} parent {parent} anchor \
          {anchor}\n\
          access {access}\nmodify {modify}\nchange {change}\nbirth {birth}\n\
-         {truncating}{content}\n{tracks}{placement}{checksums}{attributes}",
+         {truncating}{content}\n{tracks}{placement}{tier}{checksums}{attributes}",
         inode = ino.0,
         r#type = type_name(&inode),
         mode = format!("{:o}", inode.mode),
@@ -61,6 +61,7 @@ pub fn inode(volume: &Volume<'_>, ino: Ino) -> Result<Box<dyn View>, CheckError>
         content = content(&inode.body),
         tracks = tracks(&inode.table),
         placement = placement(inode.placement),
+        tier = tier(inode.tier),
         checksums = tree_line("checksum", BlockKind::ChecksumNode, &inode.checksums),
         attributes = attributes(volume, &inode),
     ))
@@ -117,6 +118,18 @@ fn placement(placement: Placement) -> Worded<Option<&'static str>> {
     worded(
         word,
         word.map_or(String::new(), |word| format!("small files: {word}\n")),
+    )
+}
+
+/// On which devices large files of a directory go, if it says so.
+fn tier(tier: Tier) -> Worded<Option<&'static str>> {
+    let said = Some(tier).filter(|it| *it != Tier::Auto);
+    let word = said.map(Tier::word);
+    worded(
+        word,
+        word.map_or(String::new(), |word| {
+            format!("large files: on {word} devices\n")
+        }),
     )
 }
 

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use loamfs_console::complete::ArgValueCompleter;
 use loamfs_console::size::{count, human};
-use loamfs_fs::{PLACEMENT, Placement};
+use loamfs_fs::{PLACEMENT, Placement, TIER, Tier};
+use loamfs_fuse::MountEntry;
 use rustix::fs::getxattr;
 use rustix::io::Errno;
 use serde_json::json;
@@ -23,6 +24,8 @@ const EXAMPLES: &str = "\
 Examples:
   loamfs place /mnt/photos hash
       Small files there are read at one access each.
+  loamfs place /mnt/databases --on fast
+      Large files there go to the fast devices of a volume that has some beside others.
   loamfs place /mnt/photos
       What the directory says.";
 
@@ -51,10 +54,32 @@ impl Word {
     }
 }
 
-/// Say where small files of a directory go, and move those that are there.
+/// On which devices large files of a directory go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum On {
+    /// To slow ones, as long as they have room. What is there stays where it is.
+    Auto,
+    /// To fast ones, of which a quarter is left to the log. What has no room there goes to the others.
+    Fast,
+    /// To slow ones, as long as they have room.
+    Slow,
+}
+
+impl On {
+    const fn tier(self) -> Tier {
+        match self {
+            Self::Auto => Tier::Auto,
+            Self::Fast => Tier::Fast,
+            Self::Slow => Tier::Slow,
+        }
+    }
+}
+
+/// Say where files of a directory go, and move those that are there.
 ///
-/// That holds for all directories below it, and for those that are made there later. `getfattr -n loamfs.place` shows it too.
-/// Large files have homes in data groups, and tiny ones stand in their inodes, whatever is said here.
+/// That holds for all directories below it, and for those that are made there later. `getfattr -n loamfs.place -n loamfs.on` shows
+/// it too. PLACE is for small files; tiny ones stand in their inodes, whatever is said here. Large files have homes in data groups,
+/// and --on says on which devices.
 ///
 /// Others use the volume meanwhile. Ctrl-C ends it; what was moved until then stays, and the same command goes on.
 /// Without a place it only shows what the directory says.
@@ -67,6 +92,9 @@ pub struct PlaceArgs {
     /// Where small files of it go.
     #[arg(value_name = "PLACE")]
     place: Option<Word>,
+    /// On which devices large files of it go, on a volume with fast devices beside others.
+    #[arg(long, value_name = "DEVICES")]
+    on: Option<On>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -90,49 +118,84 @@ impl PlaceArgs {
             let words = format!("{shown} is on no mount of LoamFS; mount the volume first");
             return Err(Failure::usage(words));
         };
-        let Some(word) = self.place else {
+        let place = self.place.map(Word::placement);
+        let on = self.on.map(On::tier);
+        if (place, on) == (None, None) {
             return self.show(&path);
+        }
+        let ask = |request: Option<Request>| match request {
+            Some(request) => Moved::ask(&entry, &request),
+            None => Ok(Moved::default()),
         };
-        let placement = word.placement();
-        let request = Request::Place(ino, placement);
-        let answer = control::ask_showing(&entry, &request, "placing files:")?;
-        let [directories, files, bytes, full] = control::figures(&answer)?;
-        let word = placement.word();
-        let told = match self.json {
-            true => {
-                let figures = json!({
-                    "place": word,
-                    "directories": directories,
-                    "moved_files": files,
-                    "moved_bytes": bytes,
-                    "full": full != 0,
-                });
-                format!("{figures:#}")
-            }
-            false => wrapped(
-                &format!(
-                    "{shown}: {word}; {}, {} moved ({})",
-                    count(directories, "directory", "directories"),
-                    count(files, "file", "files"),
-                    human(bytes),
-                ),
-                2,
-            ),
-        };
-        print_lines([told])?;
-        match full {
-            0 => Ok(0),
-            _ => Err(Failure::new(
+        let small = ask(place.map(|place| Request::Place(ino, place)))?;
+        let large = ask(on.map(|tier| Request::On(ino, tier)))?;
+        print_lines([self.told(place, on, &small, &large)])?;
+        match small.full {
+            false => Ok(0),
+            true => Err(Failure::new(
                 Kind::Io,
                 "room ran out, and some files stay where they are; make some, and say the same again",
             )),
         }
     }
 
+    /// What moved, in a line or two, or as JSON.
+    fn told(
+        &self,
+        place: Option<Placement>,
+        on: Option<Tier>,
+        small: &Moved,
+        large: &Moved,
+    ) -> String {
+        let directories = small.directories.max(large.directories);
+        let (files, bytes) = (small.files + large.files, small.bytes + large.bytes);
+        if self.json {
+            let mut figures = json!({
+                "directories": directories,
+                "moved_files": files,
+                "moved_bytes": bytes,
+                "full": small.full || large.full,
+            });
+            if let Some(place) = place {
+                figures["place"] = json!(place.word());
+            }
+            if let Some(on) = on {
+                figures["on"] = json!(on.word());
+            }
+            return format!("{figures:#}");
+        }
+        let rest = match large.full {
+            true => "; what is left had no room there, and stays where it is",
+            false => "",
+        };
+        let line = format!(
+            "{}: {}; {}, {} moved ({}){rest}",
+            shown_path(&self.directory),
+            said(place.map(Placement::word), on),
+            count(directories, "directory", "directories"),
+            count(files, "file", "files"),
+            human(bytes),
+        );
+        wrapped(&line, 2)
+    }
+
     /// Prints what the directory says.
     fn show(&self, path: &Path) -> Result<u8, Failure> {
+        let place = self.attribute(path, PLACEMENT)?;
+        let on = self.attribute(path, TIER)?;
+        match self.json {
+            true => print_lines([format!("{:#}", json!({ "place": place, "on": on }))]),
+            false => {
+                let on = Tier::of_word(&on).filter(|tier| *tier != Tier::Auto);
+                print_lines([said(Some(&place), on)])
+            }
+        }
+    }
+
+    /// An attribute of the directory's that no list has.
+    fn attribute(&self, path: &Path, name: &str) -> Result<String, Failure> {
         let mut word = [0; 64];
-        let len = getxattr(path, PLACEMENT, &mut word).map_err(|error| match error {
+        let len = getxattr(path, name, &mut word).map_err(|error| match error {
             Errno::OPNOTSUPP => Failure::new(
                 Kind::Io,
                 format!(
@@ -143,9 +206,36 @@ impl PlaceArgs {
             error => Failure::io(&self.directory, &error.into()),
         })?;
         let word = String::from_utf8_lossy(word.get(..len).unwrap_or_default());
-        match self.json {
-            true => print_lines([format!("{:#}", json!({ "place": word }))]),
-            false => print_lines([word.into_owned()]),
-        }
+        Ok(word.into_owned())
     }
+}
+
+/// What a daemon did.
+#[derive(Default)]
+struct Moved {
+    directories: u64,
+    files: u64,
+    bytes: u64,
+    /// Some had no room.
+    full: bool,
+}
+
+impl Moved {
+    fn ask(entry: &MountEntry, request: &Request) -> Result<Self, Failure> {
+        let answer = control::ask_showing(entry, request, "placing files:")?;
+        let [directories, files, bytes, full] = control::figures(&answer)?;
+        Ok(Self {
+            directories,
+            files,
+            bytes,
+            full: full != 0,
+        })
+    }
+}
+
+/// What a directory says, in words.
+fn said(place: Option<&str>, on: Option<Tier>) -> String {
+    let on = on.map(|tier| format!("large files on {}", tier.word()));
+    let words: Vec<String> = place.map(str::to_owned).into_iter().chain(on).collect();
+    words.join(", ")
 }

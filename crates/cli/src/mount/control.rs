@@ -42,7 +42,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use loamfs_fs::{AtimeRule, AtimeWhen, Placement};
+use loamfs_fs::{AtimeRule, AtimeWhen, Placement, Tier};
 use loamfs_fuse::{MountEntry, is_dead};
 
 use super::change::Change;
@@ -89,6 +89,8 @@ pub enum Request {
     Clean(u32),
     /// Say where small files of a directory, by its inode, and of those below it go, and move those that are there.
     Place(u64, Placement),
+    /// Say on which devices large files of a directory go, and move those that are there.
+    On(u64, Tier),
     /// Scrub, or go on with it.
     ScrubStart(Pace),
     /// Stop a scrub.
@@ -138,6 +140,7 @@ impl Request {
             Self::Settle => "settle".to_owned(),
             Self::Clean(percent) => format!("clean {percent}"),
             Self::Place(ino, placement) => format!("place {ino} {}", placement.word()),
+            Self::On(ino, tier) => format!("on {ino} {}", tier.word()),
             Self::ScrubStart(pace) => {
                 let word = if pace.anew { "anew" } else { "on" };
                 format!("scrub start {} {word}", pace.rate.unwrap_or(0))
@@ -200,6 +203,10 @@ impl Request {
             "place" => {
                 let (ino, word) = rest.split_once(' ')?;
                 Self::Place(ino.parse().ok()?, Placement::of_word(word)?)
+            }
+            "on" => {
+                let (ino, word) = rest.split_once(' ')?;
+                Self::On(ino.parse().ok()?, Tier::of_word(word)?)
             }
             "scrub" => Self::parse_scrub(rest)?,
             "trim" => Self::Trim([numbers.next()??, numbers.next()??, numbers.next()??]),
@@ -683,6 +690,7 @@ mod tests {
             Request::Settle,
             Request::Clean(80),
             Request::Place(2, Placement::Hash),
+            Request::On(2, Tier::Fast),
             Request::ScrubStop,
             Request::ScrubStatus,
             Request::ScrubStart(Pace {

@@ -96,6 +96,10 @@ impl Answers for ControlHandler {
                 let placing = Arranging::placing(Ino(*ino), *placement);
                 place(&volume, placing, out).map_err(|error| self.sentence(&error))?
             }
+            Request::On(ino, tier) => {
+                let carrying = Arranging::carrying(Ino(*ino), *tier);
+                place(&volume, carrying, out).map_err(|error| self.sentence(&error))?
+            }
             Request::ScrubStart(_) | Request::ScrubStop | Request::ScrubStatus => {
                 self.scrub(&volume, request)?
             }
@@ -308,7 +312,7 @@ fn clean(volume: &Volume, percent: u32, out: &mut dyn Write) -> Result<String, l
     Ok(format!("done {groups} {freed} {bytes} {moved} {left}"))
 }
 
-/// Moves small files as long as the client listens. Returns the last line.
+/// Moves files as long as the client listens. Returns the last line.
 fn place(
     volume: &Volume,
     mut placing: Arranging,

@@ -65,11 +65,14 @@ pub const RO_COMPATIBLE_PLACES: u64 = 2;
 pub const RO_COMPATIBLE_SECOND_COPIES: u64 = 4;
 /// Read-only compatible feature: directories may say where small files go ([`crate::inode::Placement`]), and pass it on.
 pub const RO_COMPATIBLE_PLACEMENT: u64 = 8;
+/// Read-only compatible feature: directories may say on which devices large files go ([`crate::inode::Tier`]), and pass it on.
+pub const RO_COMPATIBLE_TIER: u64 = 16;
 /// Read-only compatible features that this code knows.
 pub const RO_COMPATIBLE_KNOWN: u64 = RO_COMPATIBLE_ALL_LOG
     | RO_COMPATIBLE_PLACES
     | RO_COMPATIBLE_SECOND_COPIES
-    | RO_COMPATIBLE_PLACEMENT;
+    | RO_COMPATIBLE_PLACEMENT
+    | RO_COMPATIBLE_TIER;
 
 impl Superblock {
     /// What a program must know of the volume.
@@ -123,6 +126,11 @@ impl Superblock {
     /// Whether directories may say where small files go.
     pub const fn has_placement(&self) -> bool {
         self.ro_compatible & RO_COMPATIBLE_PLACEMENT != 0
+    }
+
+    /// Whether directories may say on which devices large files go.
+    pub const fn has_tier(&self) -> bool {
+        self.ro_compatible & RO_COMPATIBLE_TIER != 0
     }
 
     /// Checks that this code may write to the volume.

@@ -204,7 +204,8 @@ pub(super) fn new_node(core: &mut Core, dir: Ino, ino: Ino, born: &Born, new: &N
     };
     let generation = core.env.generation();
     let parent = core.inodes.get(dir).filter(|_| is_dir);
-    let placement = parent.map(|node| node.inode().placement);
+    let said = parent.map(|node| (node.inode().placement, node.inode().tier));
+    let (placement, tier) = said.unwrap_or_default();
     let inode = Inode {
         uid: new.uid,
         gid: born.gid,
@@ -214,7 +215,8 @@ pub(super) fn new_node(core: &mut Core, dir: Ino, ino: Ino, born: &Born, new: &N
         ssn: core.open_ssn(),
         anchor,
         rdev: new.rdev,
-        placement: placement.unwrap_or_default(),
+        placement,
+        tier,
         ..Inode::new(ino, born.mode, generation, now)
     };
     Node::new(core.env.config().owner.stored(inode), core.open_ssn())

@@ -1,4 +1,4 @@
-//! Where small files of a directory go: saying so, and moving those that are there.
+//! Where files of a directory go: saying so, and moving small ones that are there.
 
 use super::flags::INODE_COST;
 use super::{Broken, Change, Claim, Operation, Plan, Stepped, unless_damaged};
@@ -12,7 +12,10 @@ use crate::inodes::Node;
 use crate::loader::Loader;
 use crate::permission;
 use loamfs_format::group::Role;
-use loamfs_format::inode::Placement;
+use loamfs_format::inode::{Inode, Placement, Tier};
+use loamfs_format::superblock::{
+    Features, INCOMPATIBLE_TRACKS, RO_COMPATIBLE_PLACEMENT, RO_COMPATIBLE_TIER,
+};
 use loamfs_format::{Ino, Pointer};
 use std::sync::Arc;
 
@@ -32,31 +35,75 @@ impl Loader<'_> {
     }
 }
 
-/// Says where small files of a directory go from now on. Answers whether that is news.
-#[derive(Clone, Copy)]
-pub(crate) struct SetPlacement {
-    pub dir: Ino,
-    pub placement: Placement,
-}
-
-/// [`SetPlacement`], prepared.
-pub(crate) struct SettingPlacement(SetPlacement);
-
-impl Operation for SetPlacement {
-    type Change = SettingPlacement;
-
-    fn prepare(&self, core: &mut Core) -> Result<Plan<SettingPlacement>, Stop> {
-        let inode = core.directory(self.dir)?.inode();
-        permission::may_change(flags_of(inode))?;
-        if inode.placement == self.placement {
-            return Ok(Plan::Done(false));
-        }
-        core.prepare_dirty(self.dir)?;
-        Ok(Plan::Change(SettingPlacement(*self)))
+/// On which devices a file's directory says that the blocks of large files go. What cannot be read of it keeps nobody from writing.
+pub(crate) fn tier_of(core: &mut Core, ino: Ino) -> Result<Tier, Stop> {
+    if !core.sb.has_tier() || !core.space.usage().has_tiers() {
+        return Ok(Tier::Auto);
+    }
+    let parent = core.node(ino)?.inode().parent;
+    match core.loader().directory(parent) {
+        Ok((node, _)) => Ok(node.inode().tier),
+        Err(Stop::Failed(_)) => Ok(Tier::Auto),
+        Err(stop) => Err(stop),
     }
 }
 
-impl Change for SettingPlacement {
+/// What a directory says of where files go that are made in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// Of small ones.
+    Small(Placement),
+    /// Of the blocks of large ones.
+    Large(Tier),
+}
+
+impl Wish {
+    fn is_said_by(self, inode: &Inode) -> bool {
+        match self {
+            Wish::Small(placement) => inode.placement == placement,
+            Wish::Large(tier) => inode.tier == tier,
+        }
+    }
+
+    /// What programs must know that meet a directory which says this.
+    pub fn features(self) -> Option<Features> {
+        let placement = Features::ro_compatible(RO_COMPATIBLE_PLACEMENT);
+        match self {
+            Wish::Small(Placement::Auto) | Wish::Large(Tier::Auto) => None,
+            Wish::Small(Placement::Log | Placement::Data) => Some(placement),
+            Wish::Small(Placement::Hash) => {
+                Some(placement.and(Features::incompatible(INCOMPATIBLE_TRACKS)))
+            }
+            Wish::Large(_) => Some(Features::ro_compatible(RO_COMPATIBLE_TIER)),
+        }
+    }
+}
+
+/// Says where files of a directory go from now on. Answers whether that is news.
+#[derive(Clone, Copy)]
+pub(crate) struct Say {
+    pub dir: Ino,
+    pub wish: Wish,
+}
+
+/// [`Say`], prepared.
+pub(crate) struct Saying(Say);
+
+impl Operation for Say {
+    type Change = Saying;
+
+    fn prepare(&self, core: &mut Core) -> Result<Plan<Saying>, Stop> {
+        let inode = core.directory(self.dir)?.inode();
+        permission::may_change(flags_of(inode))?;
+        if self.wish.is_said_by(inode) {
+            return Ok(Plan::Done(false));
+        }
+        core.prepare_dirty(self.dir)?;
+        Ok(Plan::Change(Saying(*self)))
+    }
+}
+
+impl Change for Saying {
     type Done = bool;
 
     fn claim(&self) -> Claim {
@@ -67,10 +114,13 @@ impl Change for SettingPlacement {
     }
 
     fn apply(self, core: &mut Core) -> Result<bool, Broken> {
-        let SetPlacement { dir, placement } = self.0;
+        let Say { dir, wish } = self.0;
         let now = core.env.now();
         let inode = core.inodes.prepared(dir)?.inode_mut();
-        inode.placement = placement;
+        match wish {
+            Wish::Small(placement) => inode.placement = placement,
+            Wish::Large(tier) => inode.tier = tier,
+        }
         inode.ctime = now;
         core.touch(dir)?;
         Ok(true)
@@ -143,12 +193,15 @@ impl MoveFile {
     }
 }
 
+/// Whether a file goes where a directory says.
+pub(super) fn is_placed_in(inode: &Inode, dir: Ino) -> bool {
+    inode.is_file() && inode.parent == dir && inode.truncating == u64::MAX
+}
+
 /// Whether a file is a small one outside of its inode, that nobody has just changed.
 fn may_move(node: &Node, dir: Ino) -> bool {
     let inode = node.inode();
-    inode.is_file()
-        && inode.parent == dir
-        && inode.truncating == u64::MAX
+    is_placed_in(inode, dir)
         && node.homed().is_clean()
         && !node.is_dirty()
         && node.small().is_none()

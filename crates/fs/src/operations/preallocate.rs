@@ -2,6 +2,7 @@
 //! read as zeros, whatever their homes hold. Their first write goes in place, since no segment shows what stands there
 //! (rules 3 and 6), and takes no space but for the checksum: what that needs is kept free from the call on.
 
+use super::placing::tier_of;
 use super::write::Writing;
 use super::{Broken, Change, Claim, Operation, Plan};
 use crate::blocks::Stop;
@@ -154,7 +155,9 @@ impl NewHomes {
             return Ok(None);
         }
         blocks.retain(|_, count| *count == per_block);
-        let homes = match core.homes().take(ino, runs_of(blocks.into_keys())) {
+        let tier = tier_of(core, ino)?;
+        let runs = runs_of(blocks.into_keys());
+        let homes = match core.homes().take(ino, runs, tier) {
             Err(Stop::Full) => return Ok(None),
             found => found?,
         };
@@ -241,6 +244,7 @@ fn take_homes(core: &mut Core, ino: Ino, holes: &[Range<u64>]) -> Result<Vec<(u6
     );
     let mut count: u64 = holes.iter().map(|hole| hole.end - hole.start).sum();
     core.budget().admit(NODES_COST, 0)?;
+    let tier = tier_of(core, ino)?;
     // What cannot be had whole is not begun.
     if count > core.space.usage().free_frags() / frags {
         return Err(Stop::Full);
@@ -256,7 +260,7 @@ fn take_homes(core: &mut Core, ino: Ino, holes: &[Range<u64>]) -> Result<Vec<(u6
             .space_fits(NODES_COST + promise, count * block)
         {
             core.budget().admit(NODES_COST + promise, 0)?;
-            match core.homes().take(ino, first_of(holes, count)) {
+            match core.homes().take(ino, first_of(holes, count), tier) {
                 Err(Stop::Full) if count > 1 => {}
                 Err(stop) => return Err(stop),
                 Ok(mut homes) => {

@@ -5,6 +5,7 @@ mod home;
 mod node;
 
 use crate::blocks::{Missed, Stop};
+use crate::budget::NODES_COST;
 use crate::budget::worst_case::REMOVAL_COST;
 use crate::core::Core;
 use crate::error::Error;
@@ -15,6 +16,7 @@ use crate::writeback::Homed;
 use content::{MoveImage, MoveSmall, MoveValue};
 use home::MoveHome;
 use loamfs_format::ifile::{IfileEntry, ino_at};
+use loamfs_format::inode::FileExtent;
 use loamfs_format::kind::{Belongs, MapTree, Part};
 use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Ino, InodeBlockNo};
 use loamfs_space::Owner;
@@ -195,6 +197,24 @@ impl Mover<'_> {
             first: record.logical,
             range,
             lost,
+        })
+    }
+
+    /// Has blocks of a file wait for homes elsewhere, as far as there is room for them.
+    pub fn carry(&mut self, ino: Ino, piece: &FileExtent) -> Result<(), Stop> {
+        let geometry = self.core.geometry;
+        let extent = piece.pointer.extent();
+        let bytes = geometry.byte_offset(FragAddr(extent.frags));
+        self.core
+            .budget()
+            .admit(NODES_COST, bytes + u64::from(geometry.block_size))?;
+        self.core.prepare_dirty(ino)?;
+        self.core.perform(&MoveHome {
+            ino,
+            extent,
+            first: piece.block,
+            range: extent,
+            lost: BTreeSet::new(),
         })
     }
 

@@ -31,6 +31,8 @@ pub struct Info {
     pub groups: [u64; Role::ALL.len()],
     /// Log groups on slow devices, while there are fast ones: what had no room there.
     pub spilled_log_groups: u64,
+    /// Fragments of large files that went to slow devices since the volume was opened, though their directories say fast.
+    pub spilled_data_frags: u64,
     /// Fragments of the volume, in use or held back, and held back.
     pub total_frags: u64,
     /// See above.
@@ -174,6 +176,7 @@ impl Volume {
             group_size: g.group_frags * u64::from(g.fragment_size),
             groups,
             spilled_log_groups: core.space.usage().spilled_log_groups(),
+            spilled_data_frags: core.writeback.spilled_frags(),
             total_frags: core.sb.present_frags(),
             used_frags: core.space.usage().in_use().saturating_sub(absent),
             held_frags: core.space.held().frags(),

@@ -1,4 +1,5 @@
-//! Moving small files to where they belong: those of a directory, or of a tree of them, in steps. Mostly that is into tracks.
+//! Moving files to where they belong: those of a directory, or of a tree of them, in steps. Mostly these are small ones, and go into
+//! tracks.
 
 mod ahead;
 
@@ -7,19 +8,20 @@ use super::commit::all_written;
 use super::upkeep::Upkeep;
 use crate::core::dirent_type;
 use crate::error::Error;
-use crate::operations::placing::MoveFile;
+use crate::operations::carry::{At, Carry};
+use crate::operations::placing::{MoveFile, Wish};
 use crate::operations::{Change, Operation, Stepped};
 use crate::tracks::choose::{Loose, Which};
 use crate::tracks::dissolve::Dissolve;
 use crate::tracks::form::FormTrack;
 use crate::tracks::gather::Gather;
 use ahead::ReadAhead;
-use loamfs_format::Ino;
 use loamfs_format::dirent::KEYS_END;
 use loamfs_format::group::Role;
-use loamfs_format::inode::{Placement, mode};
+use loamfs_format::inode::{Placement, Tier, mode};
 use loamfs_format::kind::InodeTree;
 use loamfs_format::superblock::{Features, INCOMPATIBLE_TRACKS};
+use loamfs_format::{FragAddr, Ino};
 use std::ops::Range;
 
 /// Bytes of contents that settle in one step.
@@ -28,6 +30,8 @@ const STEP: u64 = 16 << 20;
 const PASSES: [InodeTree; 2] = [InodeTree::Dir, InodeTree::Track];
 /// Directories that are brought together in one step: one segment mostly takes what leads to their tracks.
 const GATHERED: usize = 4096;
+/// Passes in which the large files of a directory are carried: the last ones for what others kept from being written.
+const PASSES_MAX: u32 = 3;
 /// Entries of a directory that are looked at together.
 const ENTRIES: usize = 1024;
 
@@ -49,8 +53,8 @@ pub struct Arranging {
     ahead: ReadAhead,
     /// Whether directories below are arranged too.
     deep: bool,
-    /// What its directories are to say of small files; without it they say what they did, and files settle into tracks.
-    placement: Option<Placement>,
+    /// What its directories are to say of files; without it they say what they did, and small ones settle into tracks.
+    wish: Option<Wish>,
     /// Whether files of it may have changed just now.
     warm: bool,
     /// How many of its directories were brought together, once all are done: first their names, then what leads to their tracks.
@@ -80,13 +84,58 @@ enum Stage {
     Form(u64),
     /// Files go to groups of another role.
     Move(u64, Role),
+    /// Large files go to devices of a tier.
+    Carry(Carrying),
+}
+
+/// Carrying the large files of a directory.
+#[derive(Debug, Clone, Copy)]
+struct Carrying {
+    /// Where it goes on.
+    at: At,
+    to: Tier,
+    /// Bytes that this pass through the directory has carried.
+    bytes: u64,
+    /// Passes before it.
+    passes: u32,
+}
+
+impl Carrying {
+    fn to(to: Tier) -> Carrying {
+        Carrying {
+            at: At::default(),
+            to,
+            bytes: 0,
+            passes: 0,
+        }
+    }
+
+    /// Another pass, unless there was nothing left for this one: what waits stays where it is when the cleaner ends meanwhile
+    /// (`Mover::leave_unmoved`).
+    fn again(self) -> Option<Carrying> {
+        let passes = self.passes + 1;
+        let more = self.bytes > 0 && passes < PASSES_MAX;
+        more.then_some(Carrying {
+            passes,
+            ..Carrying::to(self.to)
+        })
+    }
 }
 
 impl Arranging {
     /// A directory, and all below it: they say from now on where small files go, and those that are there go there.
     pub fn placing(top: Ino, placement: Placement) -> Arranging {
         Arranging {
-            placement: Some(placement),
+            wish: Some(Wish::Small(placement)),
+            ..Arranging::tree(top)
+        }
+    }
+
+    /// A directory, and all below it: they say from now on on which devices the blocks of large files go, as long as these have room,
+    /// and those that are there go there. Where all devices are of one kind that is an [`Error::Options`], in words for the user.
+    pub fn carrying(top: Ino, tier: Tier) -> Arranging {
+        Arranging {
+            wish: Some(Wish::Large(tier)),
             ..Arranging::tree(top)
         }
     }
@@ -110,7 +159,7 @@ impl Arranging {
             stage: None,
             ahead: ReadAhead::default(),
             deep: true,
-            placement: None,
+            wish: None,
             warm: true,
             gathered: [None; PASSES.len()],
             done: Arranged::default(),
@@ -218,6 +267,7 @@ impl Arranger<'_> {
             Some(Stage::Move(from, to)) => self
                 .go_through(from..KEYS_END, arranging, |from| MoveFile { dir, from, to })
                 .map(|next| next.map(|from| Stage::Move(from, to))),
+            Some(Stage::Carry(carrying)) => self.carry(dir, carrying, arranging),
         };
         match next {
             Ok(stage) => arranging.stage = stage,
@@ -231,10 +281,10 @@ impl Arranger<'_> {
         Ok(true)
     }
 
-    /// The directory says where its small files go, if it is to say something else. Answers from where on it is listed, if it is.
+    /// The directory says where its files go, if it is to say something else. Answers from where on it is listed, if it is.
     fn say(&self, dir: Ino, arranging: &Arranging) -> Result<Option<u64>, Error> {
-        if let Some(placement) = arranging.placement {
-            self.upkeep.set_placement(dir, placement)?;
+        if let Some(wish) = arranging.wish {
+            self.upkeep.say(dir, wish)?;
         }
         // Behind `.` and `..`.
         Ok(arranging.deep.then_some(2))
@@ -242,8 +292,11 @@ impl Arranger<'_> {
 
     /// Where the files of a directory belong.
     fn begin_to_move(&self, dir: Ino, arranging: &Arranging) -> Result<Option<Stage>, Error> {
+        if let Some(Wish::Large(tier)) = arranging.wish {
+            return Ok((tier != Tier::Auto).then_some(Stage::Carry(Carrying::to(tier))));
+        }
         let said = self.upkeep.placement(dir)?;
-        Ok(match (said, arranging.placement) {
+        Ok(match (said, arranging.wish) {
             (Placement::Hash, _) | (Placement::Auto, None) => Some(Stage::Loosen(0)),
             (Placement::Log, Some(_)) => Some(Stage::Move(0, Role::Log)),
             (Placement::Data, Some(_)) => Some(Stage::Move(0, Role::Data)),
@@ -275,7 +328,7 @@ impl Arranger<'_> {
     /// Brings directories together in the log that were gone through, once all of them are done, if anything settled: a few of
     /// them. Answers whether there were any.
     fn gather(&self, arranging: &mut Arranging) -> Result<bool, Error> {
-        let settles = matches!(arranging.placement, None | Some(Placement::Hash));
+        let settles = matches!(arranging.wish, None | Some(Wish::Small(Placement::Hash)));
         if !arranging.deep || !settles || arranging.done.files == 0 {
             return Ok(false);
         }
@@ -366,6 +419,49 @@ impl Arranger<'_> {
         let next = self.go_through(range, arranging, |from| FormTrack { dir, from, which });
         arranging.ahead = ahead;
         Ok(next?.map(Stage::Form))
+    }
+
+    /// Carries some pieces of large files of a directory to devices of a tier, as far as these have room, and writes them there.
+    fn carry(
+        &self,
+        dir: Ino,
+        mut carrying: Carrying,
+        arranging: &mut Arranging,
+    ) -> Result<Option<Stage>, Error> {
+        self.cool(arranging)?;
+        let (engine, to) = (self.upkeep.engine(), carrying.to);
+        let room = {
+            let mut core = engine.core();
+            let frags = core.space.placement().room_on(to);
+            core.geometry.byte_offset(FragAddr(frags))
+        };
+        let (mut next, mut bytes) = (Some(carrying.at), 0);
+        while let Some(from) = next.filter(|_| bytes < STEP) {
+            let room = room.saturating_sub(bytes);
+            let step = Carry {
+                dir,
+                from,
+                to,
+                room,
+            };
+            let carried = engine.run(|core| step.take(core))?;
+            arranging.done.files += u64::from(carried.begins && carrying.passes == 0);
+            arranging.done.bytes += carried.bytes;
+            bytes += carried.bytes;
+            next = carried.next;
+            if carried.full {
+                arranging.end();
+                next = None;
+            }
+        }
+        all_written(engine.write_out(Durability::Written)?)?;
+        carrying.bytes += bytes;
+        Ok(match next {
+            Some(at) => Some(Carrying { at, ..carrying }),
+            None if arranging.done.full => None,
+            None => carrying.again(),
+        }
+        .map(Stage::Carry))
     }
 
     /// What was just written is cold once it is in the log.

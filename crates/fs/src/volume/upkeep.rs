@@ -5,12 +5,14 @@ use super::{Durability, Engine, Volume};
 use crate::access::Access;
 use crate::core::Core;
 use crate::error::Error;
-use crate::operations::placing::SetPlacement;
+use crate::operations::placing::{Say, Wish};
 use crate::types::AtimeRule;
 use loamfs_format::Ino;
-use loamfs_format::inode::Placement;
-use loamfs_format::superblock::{Features, INCOMPATIBLE_TRACKS, RO_COMPATIBLE_PLACEMENT};
+use loamfs_format::inode::{Placement, Tier};
 use std::sync::MutexGuard;
+
+/// Why a directory cannot choose between devices.
+const NO_TIERS: &str = "the volume has no fast devices beside slow ones, so there is nothing to choose; `loamfs device add` adds one";
 
 /// Longest label, in bytes.
 const LABEL_MAX: usize = 64;
@@ -77,16 +79,23 @@ impl Upkeep<'_> {
     /// # Errors
     /// [`Error`]; [`Error::NotDirectory`] of anything else.
     pub fn set_placement(&self, dir: Ino, placement: Placement) -> Result<bool, Error> {
-        let said = Features::ro_compatible(RO_COMPATIBLE_PLACEMENT);
-        match placement {
-            Placement::Auto => {}
-            Placement::Log | Placement::Data => self.engine().announce(said)?,
-            Placement::Hash => {
-                let tracks = Features::incompatible(INCOMPATIBLE_TRACKS);
-                self.engine().announce(said.and(tracks))?;
-            }
+        self.say(dir, Wish::Small(placement))
+    }
+
+    /// Whether there are fast devices beside others, so that a directory can choose between them.
+    pub fn has_tiers(&self) -> bool {
+        self.core().space.usage().has_tiers()
+    }
+
+    /// A directory says where files go from now on. Answers whether that is news.
+    pub(super) fn say(&self, dir: Ino, wish: Wish) -> Result<bool, Error> {
+        if matches!(wish, Wish::Large(Tier::Fast | Tier::Slow)) && !self.has_tiers() {
+            return Err(Error::Options(NO_TIERS.into()));
         }
-        let step = SetPlacement { dir, placement };
+        if let Some(features) = wish.features() {
+            self.engine().announce(features)?;
+        }
+        let step = Say { dir, wish };
         self.engine().run(|core| core.perform(&step))
     }
 

@@ -12,6 +12,7 @@ use crate::law::{Law, Rules};
 use crate::pending::Pending;
 use crate::unit::{UNIT, UnitBytes, unit_of};
 use loamfs_format::checksum::unit_crc;
+use loamfs_format::inode::Tier;
 use loamfs_format::summary::{Allocation, Record, Unwritten};
 use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, GroupNo, Identity, Ino};
 use loamfs_space::{FoundSpace, Owner, Space};
@@ -58,13 +59,18 @@ impl Core {
 }
 
 impl Homes<'_> {
-    /// Takes space for blocks, in as long extents as there are; nothing is taken when it stops.
-    pub fn take(&mut self, ino: Ino, runs: Vec<Range<u64>>) -> Result<Vec<(u64, Extent)>, Stop> {
+    /// Takes space for blocks, in as long extents as there are, on the devices of a tier first; nothing is taken when it stops.
+    pub fn take(
+        &mut self,
+        ino: Ino,
+        runs: Vec<Range<u64>>,
+        tier: Tier,
+    ) -> Result<Vec<(u64, Extent)>, Stop> {
         let mut homes: Vec<(u64, Extent)> = Vec::new();
         for run in runs {
             let mut at = run.start;
             while at < run.end {
-                match self.take_one(ino, at..run.end, &homes) {
+                match self.take_one(ino, at..run.end, &homes, tier) {
                     Ok(extent) => {
                         homes.push((at, extent));
                         at += extent.frags / self.geometry.block_frags();
@@ -76,7 +82,24 @@ impl Homes<'_> {
                 }
             }
         }
+        if tier == Tier::Fast {
+            self.note_spilled(&homes);
+        }
         Ok(homes)
+    }
+
+    /// Tells when what should stand on the fast devices begins to go elsewhere, and counts it.
+    fn note_spilled(&mut self, homes: &[(u64, Extent)]) {
+        let usage = self.space.usage();
+        let elsewhere = homes
+            .iter()
+            .filter(|(_, extent)| !usage.is_on(Tier::Fast, extent.start));
+        let frags = elsewhere.map(|(_, extent)| extent.frags).sum();
+        if self.writeback.spilled.note(frags) {
+            tracing::warn!(
+                "the fast devices have no room for large files that should stand there: they go to the others"
+            );
+        }
     }
 
     /// Takes space for the first of some blocks, and for those behind it that there is room for.
@@ -85,11 +108,13 @@ impl Homes<'_> {
         ino: Ino,
         blocks: Range<u64>,
         homes: &[(u64, Extent)],
+        tier: Tier,
     ) -> Result<Extent, Stop> {
         let block_frags = self.geometry.block_frags();
         let want = (blocks.end - blocks.start).min(HOME_FRAGS_MAX / block_frags);
         let (goal, anchor) = self.goal(ino, blocks.start, homes)?;
-        let extent = match self.space.placement().find_data(want, goal, anchor) {
+        let found = self.space.placement().find_data(want, goal, anchor, tier);
+        let extent = match found {
             FoundSpace::Run(extent) => extent,
             FoundSpace::Load(groups) => return Err(Stop::Load(groups)),
             FoundSpace::Full => return Err(Stop::Full),

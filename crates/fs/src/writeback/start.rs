@@ -3,6 +3,7 @@
 use super::homed::{BATCH_UNITS_MAX, Batch, IMAGE_UNITS_MAX};
 use crate::blocks::{Missed, Stop};
 use crate::core::Core;
+use crate::operations::placing::tier_of;
 use crate::operations::{Broken, Change, Claim, Operation, Plan};
 use crate::unit::{UNIT, UnitBytes};
 use loamfs_format::checksum::unit_crc;
@@ -208,7 +209,9 @@ fn room_for(
     for (unit, home) in first {
         firsts.push((unit, home, core.reading().unit_content(ino, unit)?));
     }
-    let homes = core.homes().take(ino, runs_of(blocks.keys().copied()))?;
+    let tier = tier_of(core, ino)?;
+    let runs = runs_of(blocks.keys().copied());
+    let homes = core.homes().take(ino, runs, tier)?;
     Ok(Taken {
         images,
         fresh,

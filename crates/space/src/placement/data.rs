@@ -5,6 +5,7 @@ use super::{FoundSpace, free_groups, is_roomy, least_hole};
 use crate::bitmap::max_tree::MaxTree;
 use crate::groups::Groups;
 use loamfs_format::group::Role;
+use loamfs_format::inode::Tier;
 use loamfs_format::{Extent, FragAddr, GroupNo};
 use std::ops::Range;
 
@@ -19,6 +20,24 @@ enum Source {
     Free,
 }
 
+/// Of the groups of fast devices one in so many stays free of blocks of large files: so much of them is for the log, as ZFS leaves a
+/// quarter of its special devices to metadata.
+const KEPT_OF_FAST: usize = 4;
+
+/// How many free groups blocks of large files may take, the log being left `kept`, where a tier was chosen for them.
+pub(super) fn claimable(groups: &Groups, tier: Tier, kept: u64) -> u64 {
+    let claimable = free_groups(groups).saturating_sub(kept);
+    if tier != Tier::Fast {
+        return claimable;
+    }
+    let fast = groups.layout().tier(tier);
+    let free = groups.of(Role::Free).groups();
+    let free_in = |range: &Range<usize>| free.range(range.start as u32..range.end as u32).count();
+    let free: usize = fast.iter().map(free_in).sum();
+    let all: usize = fast.iter().map(Range::len).sum();
+    claimable.min(free.saturating_sub(all.div_ceil(KEPT_OF_FAST)) as u64)
+}
+
 /// Where extents end that were found before.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Begun {
@@ -31,6 +50,8 @@ pub(super) struct Begun {
 /// A search for a run of free blocks; see [`super::Placement::find_data`].
 pub(super) struct Search<'a> {
     groups: &'a mut Groups,
+    /// Where blocks should stand.
+    tier: Tier,
     /// Free groups that are left to the log.
     kept: u64,
     /// Fragments wanted.
@@ -45,7 +66,7 @@ pub(super) struct Search<'a> {
 impl<'a> Search<'a> {
     pub(super) fn new(
         groups: &'a mut Groups,
-        kept: u64,
+        (tier, kept): (Tier, u64),
         blocks: u64,
         goal: FragAddr,
         anchor: GroupNo,
@@ -55,6 +76,7 @@ impl<'a> Search<'a> {
         let last = groups.layout().groups().saturating_sub(1);
         Search {
             want: blocks.clamp(1, geometry.total_frags / block + 1) * block,
+            tier,
             kept,
             goal,
             anchor: (anchor.0 as usize).min(last),
@@ -63,18 +85,32 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Looks for a run: where data should stand, then anywhere.
+    /// Looks for a run: where the blocks should stand, where data should, then anywhere.
     pub(super) fn find(&mut self, begun: Begun) -> FoundSpace {
         let all = self.within.clone();
-        for within in self.groups.layout().tiers().data.clone() {
+        if self.tier == Tier::Fast {
+            match self.find_in_tier(begun) {
+                FoundSpace::Full => self.tier = Tier::Auto,
+                found => return found,
+            }
+        }
+        match self.find_in_tier(begun) {
+            FoundSpace::Full => {}
+            found => return found,
+        }
+        self.within = all;
+        self.find_within(begun)
+    }
+
+    fn find_in_tier(&mut self, begun: Begun) -> FoundSpace {
+        for within in self.groups.layout().tier(self.tier).to_vec() {
             self.within = within;
             match self.find_within(begun) {
                 FoundSpace::Full => {}
                 found => return found,
             }
         }
-        self.within = all;
-        self.find_within(begun)
+        FoundSpace::Full
     }
 
     fn find_within(&mut self, begun: Begun) -> FoundSpace {
@@ -200,7 +236,7 @@ impl<'a> Search<'a> {
 
     /// Whether there are more free groups than the log keeps.
     fn may_claim(&self) -> bool {
-        free_groups(self.groups) > self.kept
+        claimable(self.groups, self.tier, self.kept) > 0
     }
 
     /// The first run of at least `least` fragments of a loaded data group; behind the goal if that is in the group.

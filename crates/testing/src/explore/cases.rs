@@ -3,7 +3,7 @@
 
 use super::hunt::{Effort, Find, Hunt};
 use super::recording::{Stage, record};
-use super::single::{FOLLOWS, FRESH, Single, follow, singles};
+use super::single::{FOLLOWS, FRESH, Single, carrying, follow, singles};
 use super::starts::{setup, starts};
 use crate::generate::{Generator, profile};
 use crate::geometry::Geometry;
@@ -62,9 +62,18 @@ pub enum Workload {
 
 /// Every single workload from every start, each with everything that may follow.
 pub fn all_singles(geometry: (&'static str, Geometry)) -> Vec<Case> {
+    each(geometry, &singles(&geometry.1, FRESH))
+}
+
+/// The same of workloads in which large files go to the devices that directories say.
+pub fn all_carrying(geometry: (&'static str, Geometry)) -> Vec<Case> {
+    each(geometry, &carrying(&geometry.1, FRESH))
+}
+
+fn each(geometry: (&'static str, Geometry), singles: &[Single]) -> Vec<Case> {
     let mut cases = Vec::new();
     for &start in starts(&geometry.1) {
-        for single in singles(&geometry.1, FRESH) {
+        for single in singles {
             for name in FOLLOWS {
                 let ops = [single.ops.clone(), follow(name, single.target, FRESH)].concat();
                 cases.push(Case {

@@ -311,6 +311,7 @@ impl Replacing {
             | Op::Checkpoint
             | Op::Place { .. }
             | Op::Say { .. }
+            | Op::On { .. }
             | Op::Tick { .. }
             | Op::Remount
             | Op::Change(_) => self.fresh.clear(),

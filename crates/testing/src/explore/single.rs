@@ -1,7 +1,7 @@
 //! Short workloads: each does one thing that a program does.
 
 use loamfs_format::inode::mode;
-use loamfs_fs::{Placement, XattrMode};
+use loamfs_fs::{Placement, Tier, XattrMode};
 
 use super::starts::{create, ids::*, mkdir, name_of, setxattr, write};
 use crate::geometry::Geometry;
@@ -234,6 +234,47 @@ fn settling(fresh: Id) -> Vec<Single> {
                 create(DIR, fresh),
                 write(fresh, 0, 3000),
                 place(DIR),
+            ],
+        ),
+    ]
+}
+
+/// Large files go to the devices that their directory says, of a volume that has several. No other case has these.
+pub fn carrying(geometry: &Geometry, fresh: Id) -> Vec<Single> {
+    let block = u64::from(geometry.block);
+    let on = |dir, tier| Op::On { dir, tier };
+    let to_fast = || on(ROOT, Tier::Fast);
+    vec![
+        single("on-fast", LARGE, [to_fast()]),
+        single(
+            "on-fast-and-back",
+            HUGE,
+            [to_fast(), Op::Commit(Commit::Durable), on(ROOT, Tier::Slow)],
+        ),
+        single(
+            "on-fast-write",
+            HUGE,
+            [to_fast(), write(HUGE, 0, 20 * block)],
+        ),
+        single(
+            "on-fast-overwritten",
+            LARGE,
+            [write(LARGE, 10, 100), to_fast(), write(LARGE, 300, 100)],
+        ),
+        single(
+            "on-fast-reserved",
+            LARGE,
+            [allocate(LARGE, 20 * block), to_fast()],
+        ),
+        single("on-fast-cut", LARGE, [to_fast(), truncate(LARGE, block)]),
+        single(
+            "on-fast-inherited",
+            fresh + 1,
+            [
+                to_fast(),
+                mkdir(ROOT, fresh),
+                create(fresh, fresh + 1),
+                write(fresh + 1, 0, 6 * block),
             ],
         ),
     ]

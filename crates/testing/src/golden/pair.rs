@@ -1,10 +1,12 @@
-//! Two devices, one behind the other in the image: a fast one with the log, and another with a large file.
+//! Two devices, one behind the other in the image: a fast one with the log, and another with large files, unless directories say
+//! otherwise.
 
 use std::sync::Arc;
 
 use loamfs_device::{Device, Image, MemoryDevice};
+use loamfs_format::Ino;
 use loamfs_format::inode::ROOT_INO;
-use loamfs_fs::{OpenOptions, Volume};
+use loamfs_fs::{Arranging, OpenOptions, Tier, Volume};
 
 use super::Made;
 use super::builder::{new, stopped, text};
@@ -12,7 +14,8 @@ use crate::geometry::Geometry;
 use crate::pair::Pair;
 use crate::subject::System;
 
-pub(super) fn make() -> Made<Image> {
+/// A volume on a pair of devices, and these.
+fn open() -> Made<(Arc<MemoryDevice>, Volume)> {
     let (geometry, pair) = (Geometry::SMALL, Pair::default());
     let memory = MemoryDevice::new(geometry.size).with_sector_size(geometry.sector);
     let memory = Arc::new(memory);
@@ -20,9 +23,34 @@ pub(super) fn make() -> Made<Image> {
     let made = pair.format(Arc::clone(&both), &geometry, 80);
     made.map_err(|failure| failure.to_string())?;
     let volume = Volume::open(pair.joined(&both)?, &OpenOptions::default(), stopped(81))?;
+    Ok((memory, volume))
+}
+
+fn file(volume: &Volume, dir: Ino, name: &str, len: usize) -> Made<()> {
+    let ino = volume.create(dir, name.as_bytes(), &new(0o644))?.ino;
+    volume.write(ino, 0, &text(name, len))?;
+    Ok(())
+}
+
+pub(super) fn make() -> Made<Image> {
+    let (memory, volume) = open()?;
     for (name, len) in [("small", 3_000), ("large", 100_000)] {
-        let ino = volume.create(ROOT_INO, name.as_bytes(), &new(0o644))?.ino;
-        volume.write(ino, 0, &text(name, len))?;
+        file(&volume, ROOT_INO, name, len)?;
+    }
+    volume.close()?;
+    Ok(memory.image())
+}
+
+pub(super) fn make_tiered() -> Made<Image> {
+    let (memory, volume) = open()?;
+    for tier in Tier::ALL {
+        let dir = volume.mkdir(ROOT_INO, tier.word().as_bytes(), &new(0o755))?;
+        file(&volume, dir.ino, "before", 100_000)?;
+        volume.sync()?;
+        let mut carrying = Arranging::carrying(dir.ino, tier);
+        while volume.upkeep().arrange(&mut carrying)? {}
+        let below = volume.mkdir(dir.ino, b"below", &new(0o755))?;
+        file(&volume, below.ino, "behind", 70_000)?;
     }
     volume.close()?;
     Ok(memory.image())

@@ -7,7 +7,7 @@ use loamfs_format::inode::mode;
 
 use super::{Answer, Body, Id, NAME_MAX, New, Object, ROOT, Refusal};
 use crate::errno::{EEXIST, ENAMETOOLONG, ENOENT, ENOTDIR, ESTALE};
-use crate::subject::PLACEMENT;
+use crate::subject::{PLACEMENT, TIER};
 
 /// The set-group-id bit, which a directory hands down.
 const SETGID: u32 = 0o2000;
@@ -126,8 +126,9 @@ impl Objects {
             new.gid
         };
         let is_dir = file_type == mode::DIRECTORY;
-        let placement = holder.xattrs.get_key_value(PLACEMENT).filter(|_| is_dir);
-        let placement = placement.map(|(name, word)| (name.clone(), Arc::clone(word)));
+        let said = [PLACEMENT, TIER].into_iter().filter(|_| is_dir);
+        let said = said.filter_map(|name| holder.xattrs.get_key_value(name));
+        let said = said.map(|(name, word)| (name.clone(), Arc::clone(word)));
         Ok(Object {
             file_type,
             permissions: new.permissions | if is_dir { handed_down } else { 0 },
@@ -136,7 +137,7 @@ impl Objects {
             rdev: new.rdev,
             nlink: if is_dir { 2 } else { 1 },
             mtime: None,
-            xattrs: placement.into_iter().collect(),
+            xattrs: said.collect(),
             body,
         })
     }

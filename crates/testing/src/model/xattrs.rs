@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use loamfs_fs::{Placement, XattrMode};
+use loamfs_fs::{Placement, Tier, XattrMode};
 
 use super::{Answer, Id, Objects};
 use crate::errno::{EEXIST, ENODATA};
-use crate::subject::PLACEMENT;
+use crate::subject::{PLACEMENT, TIER};
 
 impl Objects {
     /// The value of an attribute.
@@ -30,11 +30,20 @@ impl Objects {
 
     /// Says where small files of a directory go.
     pub fn place(&mut self, dir: Id, placement: Placement) {
+        self.say(dir, PLACEMENT, placement.word());
+    }
+
+    /// Says on which devices large files of a directory go.
+    pub fn carry(&mut self, dir: Id, tier: Tier) {
+        self.say(dir, TIER, tier.word());
+    }
+
+    /// A word that a directory says, unless it is what all say that were not asked.
+    fn say(&mut self, dir: Id, name: &[u8], word: &str) {
         if let Ok(object) = self.object_mut(dir) {
-            object.xattrs.remove(PLACEMENT);
-            if placement != Placement::Auto {
-                let word = placement.word().as_bytes();
-                object.xattrs.insert(PLACEMENT.to_vec(), word.into());
+            object.xattrs.remove(name);
+            if word != "auto" {
+                object.xattrs.insert(name.to_vec(), word.as_bytes().into());
             }
         }
     }

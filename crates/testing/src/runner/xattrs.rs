@@ -1,6 +1,6 @@
 //! Running operations on extended attributes, and on what directories say that is shown as one.
 
-use loamfs_fs::Placement;
+use loamfs_fs::{Placement, Tier};
 
 use super::expect::agree;
 use super::{Runner, Step, is_no_space};
@@ -10,7 +10,7 @@ use crate::model::Id;
 use crate::name::Name;
 use crate::ops::{Op, xattr_name};
 use crate::problem::{Problem, Verdict};
-use crate::subject::PLACEMENT;
+use crate::subject::{PLACEMENT, TIER};
 use crate::tree::must;
 
 /// Operations on extended attributes.
@@ -61,6 +61,26 @@ impl Xattrs<'_, '_> {
             return self.0.refused_for_space(true, &[dir]);
         }
         self.0.model.place(dir, placement);
+        Ok(Step::Done)
+    }
+
+    /// Says on which devices large files of a directory go, likewise.
+    pub(super) fn carry(&mut self, dir: Id, tier: Tier) -> Verdict<Step> {
+        let Some(ino) = self.0.ino(dir) else {
+            return Ok(Step::Skipped);
+        };
+        let outcome = self.0.subject()?.carry(ino, tier);
+        match &outcome {
+            Err(failure) if failure.errno == EOPNOTSUPP => return Ok(Step::Skipped),
+            _ => {}
+        }
+        must(outcome, || format!("carrying to {tier:?}"))?;
+        let said = self.0.subject()?.getxattr(ino, TIER);
+        let said = must(said, || "asking for a tier".to_owned())?;
+        if said != tier.word().as_bytes() {
+            return self.0.refused_for_space(true, &[dir]);
+        }
+        self.0.model.carry(dir, tier);
         Ok(Step::Done)
     }
 

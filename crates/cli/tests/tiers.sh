@@ -1,0 +1,126 @@
+#!/bin/bash
+# Directories that say on which devices large files go, on a real mount of a fast device and a slow one: new files, those that are
+# there, what is broken off, a full fast device, and volumes of one kind of device.
+# Needs root.
+#
+#   tiers.sh LOAMFS
+set -euo pipefail
+
+loamfs=$(realpath "$1")
+. "$(dirname "$0")/common.sh"
+
+ssd=$work/ssd.img
+disk=$work/disk.img
+image=$disk
+mkdir "$mnt"
+
+said() {
+    grep -q -- "$1" "$work/out" || {
+        cat "$work/out" >&2
+        fail "it did not say: $1"
+    }
+}
+
+# Of the bytes of files below a directory, how many have homes on the fast device, which comes first on the volume.
+on_fast() {
+    "$loamfs" info --json "$mnt" >"$work/info"
+    find "$1" -type f -print0 | while IFS= read -r -d '' file; do "$loamfs" map --json "$file"; done |
+        python3 -c '
+import json, sys
+devices = json.load(open(sys.argv[1]))["devices"]
+fast = next(device for device in devices if device["kind"] == "fast")
+text, at, fast_bytes, all_bytes = sys.stdin.read(), 0, 0, 0
+while at < len(text.rstrip()):
+    pieces, at = json.JSONDecoder().raw_decode(text, at)
+    at += len(text[at:]) - len(text[at:].lstrip())
+    for piece in pieces:
+        if piece["place"] == "home":
+            all_bytes += piece["length"]
+            if piece["at"] < fast["bytes"]:
+                fast_bytes += piece["length"]
+print(fast_bytes, all_bytes)' "$work/info"
+}
+
+is_all_on() {
+    sync -f "$mnt"
+    read -r fast all < <(on_fast "$2")
+    case $1 in
+    fast) [ "$fast" = "$all" ] ;;
+    slow) [ "$fast" = 0 ] ;;
+    esac && [ "$all" -gt 1000000 ] || fail "of $all bytes of $2 $fast are on the fast device, not all on the $1 one"
+}
+
+same() { (cd "$mnt" && sha256sum --quiet -c "$work/sums") || fail "$1: files changed"; }
+
+truncate -s 96M "$ssd"
+truncate -s 320M "$disk"
+"$loamfs" mkfs -q "$disk" --fast "$ssd"
+mount_it "device=$ssd"
+mkdir -p "$mnt/dir/below"
+for number in $(seq 6); do head -c 3M /dev/urandom >"$mnt/dir/large$number"; done
+head -c 2M /dev/urandom >"$mnt/dir/below/large"
+head -c 3000 /dev/urandom >"$mnt/dir/small"
+(cd "$mnt" && find . -type f -print0 | xargs -0 sha256sum) >"$work/sums"
+is_all_on slow "$mnt/dir"
+
+expect 0 "$loamfs" place "$mnt/dir" --on fast
+said "large files on fast; 2 directories, 7 files moved"
+is_all_on fast "$mnt/dir"
+expect 0 "$loamfs" place "$mnt/dir/below"
+said "^auto, large files on fast$"
+[ "$(getfattr --only-values -n loamfs.on "$mnt/dir/below" 2>/dev/null || python3 -c 'import os, sys; print(os.getxattr(sys.argv[1], "loamfs.on").decode())' "$mnt/dir/below")" = fast ] ||
+    fail "the attribute is another"
+mkdir "$mnt/dir/new"
+head -c 2M /dev/urandom >"$mnt/dir/new/large"
+is_all_on fast "$mnt/dir/new"
+expect 0 "$loamfs" place --json "$mnt/dir" hash --on fast
+said '"on": "fast"'
+said '"place": "hash"'
+same "on the fast device"
+ok "what is there and what comes later stands on the fast device, and that is inherited"
+
+kill -9 "$(daemon)" 2>/dev/null || true
+until_it same "after a kill"
+"$loamfs" unmount "$mnt"
+expect 0 "$loamfs" check --device "$ssd" "$disk"
+mount_it "device=$ssd"
+same "after a remount"
+is_all_on fast "$mnt/dir"
+expect 0 "$loamfs" place "$mnt/dir" --on slow
+said "large files on slow; 3 directories, 8 files moved"
+is_all_on slow "$mnt/dir"
+expect 0 "$loamfs" place --json "$mnt/dir" --on slow
+said '"moved_bytes": 0'
+same "on the slow device"
+ok "it holds behind another mount, goes back, and nothing is moved twice"
+
+mkdir "$mnt/full"
+expect 0 "$loamfs" place "$mnt/full" --on fast
+for number in $(seq 20); do head -c 6M /dev/zero | tr '\0' "$(printf '%x' $((number % 16)))" >"$mnt/full/$number"; done
+sync -f "$mnt"
+read -r fast all < <(on_fast "$mnt/full")
+[ "$all" -gt $((119 << 20)) ] && [ "$fast" -gt $((40 << 20)) ] && [ "$fast" -lt $((80 << 20)) ] || fail "$fast of $all bytes are on the fast device"
+expect 0 "$loamfs" info "$mnt"
+said "of large files went to slow devices since the"
+[ "$("$loamfs" info --json "$mnt" | python3 -c 'import json, sys; groups = json.load(sys.stdin)["groups"]; print(groups["spilled_log"], groups["spilled_data_bytes"] > 30 << 20)')" = "0 True" ] ||
+    fail "the figures of what spilled are others"
+expect 0 "$loamfs" place "$mnt/full" --on fast
+said "had no room there"
+same "a full fast device"
+rm -r "$mnt/full"
+ok "a full fast device is no error: the rest goes to the slow one, the log keeps room, and info tells"
+"$loamfs" unmount "$mnt"
+expect 0 "$loamfs" check --device "$ssd" "$disk"
+
+image=$work/alone.img
+"$loamfs" mkfs -q --size 64M "$image"
+mount_it
+mkdir "$mnt/dir"
+for word in fast slow; do
+    expect 74 "$loamfs" place "$mnt/dir" --on $word
+    said "no fast devices beside slow ones"
+done
+expect 0 "$loamfs" place "$mnt/dir" --on auto
+expect 64 "$loamfs" place "$mnt/dir" --on quick
+"$loamfs" unmount "$mnt"
+ok "where all devices are of one kind, there is nothing to choose"
