@@ -156,6 +156,9 @@ pub enum BlockFault {
     /// No head of a track, or another one's.
     #[error(transparent)]
     Track(#[from] TrackError),
+    /// A segment speaks of an inode that is not in the block.
+    #[error("a segment says what changed in inode {ino}, which is not in it")]
+    Delta { ino: Ino },
 }
 
 /// A node of a tree that cannot be used; everything below it is out of reach.

@@ -115,7 +115,7 @@ impl<'d> Salvage<'d> {
             .clone()
             .and_then(|copies| Volume::open_copies(device, copies, CACHE_NODES));
         let mut seen = None;
-        let volume = match opened {
+        let mut volume = match opened {
             Ok(volume) if volume.lost_segments().is_none() => volume,
             opened => {
                 let sb = match copies {
@@ -131,6 +131,7 @@ impl<'d> Salvage<'d> {
                 volume
             }
         };
+        volume.skip_deltas();
         findings.scanned = seen.is_some();
         let doubt = Doubt::new(&volume);
         findings.no_images = doubt.is_none();

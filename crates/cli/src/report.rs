@@ -800,6 +800,7 @@ pub fn piece_json(piece: &Piece) -> Value {
         Place::Hole => ("hole", None, None),
         Place::Memory => ("memory", None, None),
         Place::Inode(at) => ("inode", Some(at), None),
+        Place::Summary => ("summary", None, None),
         Place::Log(at) => ("log", Some(at), None),
         Place::Home(at) => ("home", Some(at), None),
         Place::Unwritten(at) => ("unwritten", Some(at), None),

@@ -315,6 +315,17 @@ struct RawInode {
 
 const _: () = assert!(size_of::<RawInode>() == SIZE);
 
+/// Where an inode's bytes say which segment changed it last.
+pub(crate) const SSN_AT: usize = std::mem::offset_of!(RawInode, ssn);
+
+/// Which state of which inode some bytes are: its number, its generation, and the segment that changed it last; `None` if they are
+/// too few or too many.
+pub(crate) fn state_of(bytes: &[u8]) -> Option<(Ino, u32, Ssn)> {
+    let raw = RawInode::ref_from_bytes(bytes).ok()?;
+    let (ino, generation) = (Ino(raw.ino.get()), raw.generation.get());
+    Some((ino, generation, Ssn(raw.ssn.get())))
+}
+
 impl Inode {
     /// An empty inode of root's with one name, or two for a directory, made at `at`; nothing stands anywhere yet.
     pub fn new(ino: Ino, mode: u32, generation: u32, at: Timestamp) -> Inode {

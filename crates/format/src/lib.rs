@@ -7,6 +7,7 @@
 
 pub mod atime;
 pub mod checksum;
+pub mod delta;
 pub mod dirent;
 pub mod geometry;
 pub mod group;

@@ -4,6 +4,7 @@
 //! A segment is a byte stream laid over its extents, the first of which starts at the address that the
 //! predecessor reserved: header, records, padding to a whole unit, body.
 
+use crate::delta::{DELTA_MAX, Delta};
 use crate::geometry::{Geometry, UNIT_SIZE};
 use crate::group::Role;
 use crate::ifile::{INO_MAX, INODE_BLOCKS_MAX, IfileEntry, RawIfileEntry};
@@ -454,6 +455,9 @@ pub enum Record {
     Root(BlockKind, TreeRoot),
     /// Checkpoint only: a range held back, and by what.
     Held(Extent, Wait),
+    /// An inode changed whose block is where it was (rule 16). It counts until a segment says where the block is now. A
+    /// checkpoint says those that count.
+    Delta(Delta),
 }
 
 const ALLOCATE: u8 = 1;
@@ -467,7 +471,7 @@ const ROLE: u8 = 8;
 const ANCHORED: u8 = 9;
 const ROOT: u8 = 10;
 const HELD: u8 = 11;
-// 12 is reserved for logical deltas.
+const DELTA: u8 = 12;
 
 /// Every record: type, flags, length of the payload; then the payload.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -502,7 +506,15 @@ pub const FREE_SIZE: u64 = (size_of::<RecordHead>() + 16) as u64;
 pub const IFILE_SIZE: u64 = (size_of::<RecordHead>() + 8 + IfileEntry::SIZE) as u64;
 /// Bytes of a [`Record::Role`] record.
 pub const ROLE_SIZE: u64 = (size_of::<RecordHead>() + 4) as u64;
-/// Bytes of the longest record.
+/// Bytes of the longest [`Record::Delta`] record.
+pub const DELTA_SIZE_MAX: u64 = (size_of::<RecordHead>() + DELTA_MAX) as u64;
+
+/// Bytes of the [`Record::Delta`] record of a delta.
+pub fn delta_size(delta: &Delta) -> u64 {
+    (size_of::<RecordHead>() + delta.bytes()) as u64
+}
+
+/// Bytes of the longest record of another kind.
 pub const RECORD_SIZE_MAX: u64 = (size_of::<RecordHead>() + 16 + TreeRoot::SIZE) as u64;
 
 impl Record {
@@ -563,6 +575,7 @@ impl Record {
                 };
                 put(HELD, flag, &[run(e).as_bytes(), &ssn.0.to_le_bytes()]);
             }
+            Record::Delta(delta) => put(DELTA, 0, &[&delta.encode()]),
         }
     }
 
@@ -575,7 +588,12 @@ impl Record {
             ROLE | ROOT | HELD => u8::MAX,
             _ => 0,
         };
-        if payload.len() != payload_len(head.kind)? || head.flags & !flags_known != 0 {
+        let has_length = match head.kind {
+            // As many words as it says.
+            DELTA => true,
+            kind => payload.len() == payload_len(kind)?,
+        };
+        if !has_length || head.flags & !flags_known != 0 {
             return None;
         }
         let word = |at: usize| {
@@ -624,6 +642,10 @@ impl Record {
                 };
                 Record::Held(run()?, wait)
             }
+            DELTA => {
+                let delta = Delta::decode(payload)?;
+                Record::Delta(Some(delta).filter(|delta| delta.ino().0 < INO_MAX)?)
+            }
             _ => return None,
         };
         Some((record, rest))
@@ -652,7 +674,7 @@ impl Allocation {
     }
 }
 
-/// Bytes of a record's payload; `None` for a type that nobody knows.
+/// Bytes of a record's payload; `None` for a type that nobody knows, and for deltas, which have no one length.
 const fn payload_len(kind: u8) -> Option<usize> {
     Some(match kind {
         ALLOCATE => size_of::<RawAllocation>(),

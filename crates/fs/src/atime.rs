@@ -105,7 +105,7 @@ impl AtimeFile<'_> {
                 return Ok(None);
             };
             if at > from
-                && self.core.budget().segment_estimate() > self.core.sizes().segment_full() / 2
+                && self.core.budget().segment_length() > self.core.sizes().segment_full() / 2
             {
                 return Ok(Some(block));
             }

@@ -107,7 +107,18 @@ impl Budget<'_> {
         }
     }
 
-    /// An upper bound of what the next segment holds, in bytes.
+    /// An upper bound of what the next segment is long, in bytes, if it says what changed in inode blocks where it may.
+    pub fn segment_length(&self) -> u64 {
+        self.length_with(&self.waiting())
+    }
+
+    /// The same, with so much waiting.
+    fn length_with(&self, waiting: &Waiting) -> u64 {
+        let spared = self.inodes.deltas().spared();
+        self.segment_with(waiting).saturating_sub(spared)
+    }
+
+    /// An upper bound of what the next segment holds, in bytes, whatever it says of inode blocks.
     pub fn segment_estimate(&self) -> u64 {
         self.segment_with(&self.waiting())
     }

@@ -10,18 +10,22 @@ mod place;
 mod release;
 mod seal;
 
-use crate::blocks::Stop;
+use crate::blocks::{Missed, Stop};
 use crate::core::Core;
 use crate::error::Error;
 use crate::law::Step;
 use crate::tracks::fresh;
 use contents::{Contents, TreeOf, node_frags};
+use loamfs_format::ifile::INODE_BLOCK_MAX;
 use loamfs_format::node::NODE_SIZE;
 use loamfs_format::summary::{Header, SegmentKind};
 use loamfs_format::superblock::CheckpointRef;
 use loamfs_log::segment::{Segment, SegmentPlace};
 use loamfs_log::writer::Tail;
 use seal::Seal;
+
+/// Inode blocks that one segment writes at most because much was said of them; on small volumes they are an eighth of it.
+const CROWDED: u64 = 64;
 
 /// How often a node of a map is written, if there is room.
 const MAP_COPIES: u32 = 2;
@@ -45,7 +49,35 @@ impl Commit<'_> {
     /// Seals what is dirty into a segment; `None` when there is nothing and no `force`.
     pub fn seal(&mut self, force: bool) -> Result<Option<Segment>, Stop> {
         fresh::form(self.core)?;
+        self.write_crowded()?;
         self.seal_dirty(force)
+    }
+
+    /// Has some inode blocks written of which segments said much, if there is a segment and room for it. What cannot be read stays
+    /// as it is.
+    fn write_crowded(&mut self) -> Result<(), Stop> {
+        let eighth = u64::from(self.core.geometry.segment_max) / 8;
+        let count = CROWDED.min(eighth / INODE_BLOCK_MAX) as usize;
+        let crowded = self.core.inodes.deltas().crowded(count);
+        let bytes = crowded.len() as u64 * INODE_BLOCK_MAX;
+        if crowded.is_empty() || !self.core.is_dirty() || !self.core.budget().space_fits(bytes, 0) {
+            return Ok(());
+        }
+        let mut missed = Missed::default();
+        for block in crowded {
+            let Core {
+                inodes,
+                maps,
+                blocks,
+                ..
+            } = &mut *self.core;
+            match missed.note(inodes.load_block(maps, blocks, block)) {
+                Ok(Some(())) => inodes.touch_block(block)?,
+                Ok(None) => {}
+                Err(error) => tracing::debug!(?error, block = block.0, "an inode block stays"),
+            }
+        }
+        missed.nothing()
     }
 
     fn seal_dirty(&mut self, force: bool) -> Result<Option<Segment>, Stop> {
@@ -56,6 +88,7 @@ impl Commit<'_> {
             &self.core.tracks,
         )?;
         let nothing = contents.frags.is_empty()
+            && contents.apart.is_empty()
             && self.core.blocks.frees().is_empty()
             && self.core.pending.records().is_empty()
             && !self.core.space.has_role_changes()
@@ -209,6 +242,8 @@ impl Commit<'_> {
             return;
         }
         self.core.inodes.sealed();
+        let most = self.core.budget().deltas_most();
+        self.core.inodes.deltas_mut().keep_to(most);
         self.core.pending.sealed();
         self.core.tracks.forget();
         self.core.writeback.clear_barrier();

@@ -15,7 +15,6 @@ use crate::tracks::Tracks;
 use crate::types::Attr;
 use crate::writeback::Writeback;
 use loamfs_format::atime::ATIME_INO;
-use loamfs_format::ifile::block_of;
 use loamfs_format::inode::{Body, mode};
 use loamfs_format::superblock::Superblock;
 use loamfs_format::{Geometry, Ino, Ssn};
@@ -82,11 +81,12 @@ impl Core {
         if matches!(node.inode().body, Body::Settled(_)) {
             return Err(Error::Broken("a settled file changes, and its slot stays").into());
         }
-        if node.touch(ssn) {
+        let first = node.touch(ssn);
+        if first {
             // The inode takes its access time along.
             self.atimes.forget(ino);
         }
-        self.inodes.touch_block(block_of(ino))?;
+        self.inodes.touch_inode(ino, first)?;
         self.note_dirty();
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Inodes in memory: loaded from their blocks, dirtied together with them, given numbers by directory (H3, H20, H22).
 
-mod block;
+pub(crate) mod block;
+pub(crate) mod deltas;
 mod numbers;
 pub(crate) mod trees;
 
@@ -10,6 +11,7 @@ use crate::hash::{NumberMap, SteadyMap};
 use crate::maps::Maps;
 use crate::writeback::{Homed, Writeback};
 use block::InodeBlock;
+use deltas::Deltas;
 use loamfs_format::ifile::{INO_MAX, IfileEntry, block_of, ino_at, slot_of};
 use loamfs_format::inode::{self, Body, Inode};
 use loamfs_format::summary::Unwritten;
@@ -202,6 +204,8 @@ pub(crate) struct Inodes {
     unwritten: Unwritten,
     /// An upper bound of what the dirty inode blocks take, in bytes.
     dirty_bytes: u64,
+    /// What segments said of inodes whose blocks they did not write.
+    deltas: Deltas,
     /// Settled files that the operation under way is about to change, with the directory of their slot if it can be used.
     unsettling: BTreeMap<Ino, Option<Ino>>,
     /// How many idle inodes stay in memory.
@@ -304,6 +308,15 @@ impl Inodes {
         self.dirty_bytes
     }
 
+    /// What segments said of inodes whose blocks they did not write.
+    pub fn deltas(&self) -> &Deltas {
+        &self.deltas
+    }
+
+    pub fn deltas_mut(&mut self) -> &mut Deltas {
+        &mut self.deltas
+    }
+
     /// An operation is about to change a settled file. Everything that this takes is in memory, and so is the directory of
     /// its slot if it can be used.
     pub fn unsettle_next(&mut self, ino: Ino, dir: Option<Ino>) {
@@ -360,6 +373,7 @@ impl Inodes {
             }
         }
         self.dirty_bytes = 0;
+        self.deltas.sealed();
         self.busy = 0;
     }
 
@@ -403,11 +417,17 @@ impl Inodes {
             None => {
                 let entry = maps.ifile_entry(blocks, block)?;
                 lives(entry.live)?;
-                (entry, Some(read_block(maps, blocks, block, &entry)?))
+                let bytes = read_block(maps, blocks, &self.deltas, block, &entry)?;
+                (entry, Some(bytes))
             }
         };
         let inode = decode(&entry, packed.as_deref(), ino)?;
-        let node = Node::new(inode, entry.ssn);
+        // A segment that changed it may have left the block's entry alone.
+        let last = match self.deltas.has(ino) {
+            true => inode.ssn,
+            false => entry.ssn,
+        };
+        let node = Node::new(inode, last);
         self.nodes.insert(ino, Box::new(node));
         Ok(())
     }
@@ -426,7 +446,7 @@ impl Inodes {
         let packed = if base.live == 0 {
             None
         } else {
-            Some(read_block(maps, blocks, block, &base)?)
+            Some(read_block(maps, blocks, &self.deltas, block, &base)?)
         };
         self.blocks.insert(block, InodeBlock::new(base, packed));
         Ok(())
@@ -454,23 +474,30 @@ impl Inodes {
             .ok_or(Stop::Failed(Error::Broken(UNPREPARED)))
     }
 
-    /// An inode block that an operation brought into memory before it began to change anything.
-    ///
-    /// # Errors
-    /// As [`Inodes::prepared`].
-    fn prepared_block(&mut self, block: InodeBlockNo) -> Result<&mut InodeBlock, Stop> {
-        self.blocks
-            .get_mut(&block)
-            .ok_or(Stop::Failed(Error::Broken(UNPREPARED)))
+    /// Marks an inode as changed, for the first time since the last segment if `first`; its block must be loaded.
+    pub fn touch_inode(&mut self, ino: Ino, first: bool) -> Result<(), Stop> {
+        self.change_block(block_of(ino), |b| b.touch_inode(first))
     }
 
     /// Marks a loaded block as one that the next segment writes.
     pub fn touch_block(&mut self, block: InodeBlockNo) -> Result<(), Stop> {
-        let b = self.prepared_block(block)?;
-        if b.touch() {
-            let room = b.room();
-            self.dirty_bytes += room;
-        }
+        self.change_block(block, InodeBlock::touch)
+    }
+
+    /// Changes a loaded block.
+    fn change_block(
+        &mut self,
+        block: InodeBlockNo,
+        change: impl FnOnce(&mut InodeBlock),
+    ) -> Result<(), Stop> {
+        let b = self.blocks.get_mut(&block);
+        let b = b.ok_or(Stop::Failed(Error::Broken(UNPREPARED)))?;
+        let (share, room) = (self.deltas.share(block, b), b.dirty_room());
+        change(b);
+        // What became shorter leaves the bound.
+        self.dirty_bytes += b.dirty_room().saturating_sub(room);
+        let now = self.deltas.share(block, b);
+        self.deltas.note_change(share, now);
         Ok(())
     }
 
@@ -482,9 +509,10 @@ impl Inodes {
 
     /// Sets or clears the orphan bit of an inode; its block must be loaded.
     pub fn set_orphan(&mut self, ino: Ino, orphan: bool) -> Result<(), Stop> {
-        let block = self.prepared_block(block_of(ino))?;
-        block.set_orphan(slot_of(ino), orphan);
-        self.touch_block(block_of(ino))
+        self.change_block(block_of(ino), |b| {
+            b.set_orphan(slot_of(ino), orphan);
+            b.touch();
+        })
     }
 
     /// Drops all idle inodes. Only between operations.
@@ -537,19 +565,21 @@ impl Inodes {
 /// Fragments around an inode block within which others are read along with it.
 const READ_AROUND: u64 = 512;
 
+/// A block as the last segment has it.
 fn read_block(
     maps: &Maps,
     blocks: &mut Blocks,
+    deltas: &Deltas,
     block: InodeBlockNo,
     entry: &IfileEntry,
 ) -> Result<Arc<[u8]>, Stop> {
-    let result = blocks.bytes(&entry.pointer, What::Meta(block_identity(block)));
-    if matches!(result, Err(Stop::Missing)) {
+    let stored = blocks.bytes(&entry.pointer, What::Meta(block_identity(block)));
+    if matches!(stored, Err(Stop::Missing)) {
         for (other, near) in maps.ifile_neighbours(blocks, block, entry.pointer.addr, READ_AROUND) {
             blocks.want_too(&near.pointer, What::Meta(block_identity(other)));
         }
     }
-    result
+    Ok(deltas.apply(block, entry, stored?)?)
 }
 
 fn decode(entry: &IfileEntry, packed: Option<&[u8]>, ino: Ino) -> Result<Inode, Stop> {

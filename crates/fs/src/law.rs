@@ -86,6 +86,28 @@ pub trait Rules: log::Rules + space::Rules {
         true
     }
 
+    // ---- rule 16: deltas ------------------------------------------------------------------------------------------------
+
+    /// Of two that segments say of an inode the newer counts.
+    fn orders_deltas(&self) -> bool {
+        true
+    }
+
+    /// A checkpoint says those that count.
+    fn carries_deltas(&self) -> bool {
+        true
+    }
+
+    /// They count no longer once their block is written.
+    fn forgets_deltas(&self) -> bool {
+        true
+    }
+
+    /// A block that moves is written as it is with them.
+    fn takes_deltas_along(&self) -> bool {
+        true
+    }
+
     // ---- rule 4: the chain and its end ----------------------------------------------------------------------------------
 
     /// What a summary says is durable.

@@ -13,8 +13,8 @@ use loamfs_device::{Device, JoinedDevice, Member};
 use loamfs_format::ifile::block_of;
 use loamfs_format::inode::{Inode, ROOT_INO, mode};
 use loamfs_format::superblock::{
-    CheckpointRef, DeviceEntry, DiskFigures, Geometry, INCOMPATIBLE_DEVICES, PROBES,
-    RO_COMPATIBLE_ALL_LOG, RO_COMPATIBLE_PLACES, RO_COMPATIBLE_SECOND_COPIES, ScrubMark,
+    CheckpointRef, DeviceEntry, DiskFigures, Geometry, INCOMPATIBLE_DELTAS, INCOMPATIBLE_DEVICES,
+    PROBES, RO_COMPATIBLE_ALL_LOG, RO_COMPATIBLE_PLACES, RO_COMPATIBLE_SECOND_COPIES, ScrubMark,
     Superblock, UNIT_SIZE,
 };
 use loamfs_format::{BlockKind, Extent, FragAddr, Ino, InodeBlockNo, Ssn, Token};
@@ -49,6 +49,9 @@ pub struct MkfsOptions {
     pub checkpoint_segments_max: Option<u32>,
     /// Dirty map nodes between checkpoints, at most.
     pub checkpoint_nodes_max: Option<u32>,
+    /// Whether segments may say what changed in inodes instead of writing their blocks. Programs that do not know this refuse the
+    /// volume.
+    pub deltas: bool,
     /// Expected average file size, bytes (H9).
     pub avg_file_size: u32,
     /// Expected files a directory (H9).
@@ -71,6 +74,7 @@ impl Default for MkfsOptions {
             segment_max: None,
             checkpoint_segments_max: None,
             checkpoint_nodes_max: None,
+            deltas: false,
             avg_file_size: 16 << 10,
             files_per_dir: 64,
             disk: None,
@@ -273,7 +277,7 @@ fn superblock(
         checksum_algorithm: 1,
         compatible: 0,
         ro_compatible: RO_COMPATIBLE_PLACES | RO_COMPATIBLE_SECOND_COPIES | preset,
-        incompatible: 0,
+        incompatible: if o.deltas { INCOMPATIBLE_DELTAS } else { 0 },
         checkpoint: CheckpointRef {
             ssn: Ssn(0),
             token: Token(0),

@@ -15,7 +15,7 @@ use crate::doubt::Doubt;
 use crate::env::{Env, Surroundings};
 use crate::error::{Corrupt, Error, Needed};
 use crate::inodes::Inodes;
-use crate::law;
+use crate::law::{self, Law, Rules};
 use crate::leftovers::Leftovers;
 use crate::maps::{GROUP, LAZY, LazyMap, Maps, OWNER};
 use crate::ownership::Ownership;
@@ -80,6 +80,8 @@ struct Replay<'c> {
     space: &'c mut Space,
     maps: &'c mut Maps,
     blocks: &'c mut Blocks,
+    inodes: &'c mut Inodes,
+    law: Law<dyn Rules>,
     checkpoints: &'c mut Checkpoints,
 }
 
@@ -141,6 +143,8 @@ pub(crate) fn open(
         return Err(Needed::Lazy.fails(cause));
     }
     core.releasing().release();
+    let most = core.budget().deltas_most();
+    core.inodes.deltas_mut().keep_to(most);
     Ok((core, reader, chain.loss))
 }
 

@@ -55,7 +55,7 @@ fn is_true(device: &dyn Device, volume: &Volume, ino: Ino) {
         let at = match piece.place {
             Place::Inode(at) | Place::Log(at) | Place::Home(at) => at,
             Place::Image { image, .. } => image,
-            Place::Hole | Place::Memory | Place::Unwritten(_) => continue,
+            Place::Hole | Place::Memory | Place::Summary | Place::Unwritten(_) => continue,
         };
         let there = read_exact(device, at, piece.len as usize, IoKind::Other).unwrap();
         let read = volume.read(ino, piece.offset, piece.len as usize).unwrap();
@@ -68,6 +68,7 @@ fn places(volume: &Volume, ino: Ino) -> Vec<(u64, u64, &'static str)> {
         Place::Hole => "hole",
         Place::Memory => "memory",
         Place::Inode(_) => "inode",
+        Place::Summary => "summary",
         Place::Log(_) => "log",
         Place::Home(_) => "home",
         Place::Unwritten(_) => "unwritten",

@@ -10,10 +10,10 @@ use loamfs_device::{Device, MemoryDevice};
 use loamfs_format::Ino;
 use loamfs_fs::env::{Env, ManualClock};
 use loamfs_fs::{
-    Error, MkfsOptions, NewInode, OpenOptions, PROFILES, ROOT_INO, VOLUME_MIN, Volume, XattrMode,
-    grow, mkfs,
+    Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, VOLUME_MIN, Volume, XattrMode, grow, mkfs,
 };
 
+use crate::loam::{VOLUMES, options_of};
 use crate::problem::{Problem, Verdict};
 use crate::rng::Rng;
 
@@ -61,7 +61,7 @@ pub struct Case {
     pub seed: u64,
     /// Bytes of the volume.
     pub bytes: u64,
-    /// Its profile ([`PROFILES`]).
+    /// What it is made with ([`crate::loam::VOLUMES`]).
     pub volumes: &'static str,
     /// What it is filled with.
     pub files: Files,
@@ -109,7 +109,7 @@ impl Case {
         Self {
             seed,
             bytes,
-            volumes: PROFILES[0],
+            volumes: VOLUMES[0],
             files: files[rng.index(5)],
             order: orders[rng.index(3)],
             crash_every: rng.one_in(2).then_some(crash_every),
@@ -168,8 +168,7 @@ impl Brim {
         let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(case.bytes / 2 * 3));
         let options = MkfsOptions {
             size: Some(case.bytes),
-            profile: case.volumes.to_owned(),
-            ..MkfsOptions::default()
+            ..options_of(case.volumes)
         };
         let clock = Arc::new(ManualClock::new(EPOCH));
         let mut brim = Self {

@@ -4,6 +4,7 @@
 //! - [`ALL`]: the programs, one a volume,
 //! - [`listing()`]: what a volume holds, [`dumps()`]: every structure of it as text.
 
+mod apart;
 mod arranged;
 mod builder;
 mod crashed;
@@ -60,7 +61,7 @@ pub const GAP: Golden = Golden {
 };
 
 /// The golden volumes of one device.
-pub const ALL: [Golden; 14] = [
+pub const ALL: [Golden; 15] = [
     // Unmounted; all kinds of files, attributes and directories.
     Golden {
         name: "sound",
@@ -130,5 +131,10 @@ pub const ALL: [Golden; 14] = [
     Golden {
         name: "logged",
         make: logged::make,
+    },
+    // Changes of inodes whose blocks were not written.
+    Golden {
+        name: "deltas",
+        make: apart::make,
     },
 ];

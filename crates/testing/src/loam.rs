@@ -20,14 +20,37 @@ use crate::without::Without;
 /// The moment at which every test begins.
 const EPOCH: u32 = 1_700_000_000;
 
-/// LoamFS, on volumes of a profile.
+/// Kinds of volumes: a name, a profile, and whether segments say what changed in inodes (rule 16).
+const KINDS: [(&str, &str, bool); 4] = [
+    (VOLUMES[0], PROFILES[0], false),
+    (VOLUMES[1], PROFILES[1], false),
+    (VOLUMES[2], PROFILES[0], true),
+    (VOLUMES[3], PROFILES[1], true),
+];
+/// Their names.
+pub const VOLUMES: [&str; 4] = [PROFILES[0], PROFILES[1], DELTAS, "lfs-deltas"];
+/// Volumes of the first profile with deltas.
+pub const DELTAS: &str = "hfs-deltas";
+
+/// The options that volumes of some kind are made with, beside those of their sizes.
+pub fn options_of(volumes: &str) -> MkfsOptions {
+    let named = KINDS.iter().find(|(name, ..)| *name == volumes);
+    let (profile, deltas) = named.map_or((volumes, false), |(_, of, has)| (*of, *has));
+    MkfsOptions {
+        profile: profile.to_owned(),
+        deltas,
+        ..MkfsOptions::default()
+    }
+}
+
+/// LoamFS, on volumes of some kind.
 #[derive(Clone, Debug)]
 pub struct Loam {
     /// Whether the checker is asked.
     pub check: bool,
     /// What is left out of the rules.
     pub without: Without,
-    /// What its volumes are made with ([`loamfs_fs::PROFILES`]).
+    /// What its volumes are made with, one of [`VOLUMES`].
     pub volumes: &'static str,
 }
 
@@ -42,14 +65,27 @@ impl Default for Loam {
 }
 
 impl Loam {
-    /// The same on volumes of another profile.
+    /// The same on other volumes.
     ///
     /// # Errors
-    /// There is none of that name.
-    pub fn on(self, profile: &str) -> Result<Self, String> {
-        let known = PROFILES.into_iter().find(|known| *known == profile);
-        let volumes = known.ok_or_else(|| format!("{profile}: no such profile of volumes"))?;
+    /// There are none of that name.
+    pub fn on(self, name: &str) -> Result<Self, String> {
+        let known = VOLUMES.into_iter().find(|known| *known == name);
+        let volumes = known.ok_or_else(|| format!("{name}: no such profile of volumes"))?;
         Ok(Self { volumes, ..self })
+    }
+
+    /// What its volumes are made with.
+    fn options(&self, geometry: &Geometry) -> MkfsOptions {
+        let MkfsOptions {
+            profile, deltas, ..
+        } = options_of(self.volumes);
+        MkfsOptions {
+            uuid: Some([0x5a; 16]),
+            profile,
+            deltas,
+            ..geometry.mkfs_options()
+        }
     }
 }
 
@@ -86,11 +122,7 @@ impl System for Loam {
     }
 
     fn format(&self, device: Arc<dyn Device>, geometry: &Geometry, seed: u64) -> Outcome<()> {
-        let options = MkfsOptions {
-            uuid: Some([0x5a; 16]),
-            profile: self.volumes.to_owned(),
-            ..geometry.mkfs_options()
-        };
+        let options = self.options(geometry);
         Ok(loamfs_fs::mkfs(&device, &options, &format_env(self, seed))?)
     }
 

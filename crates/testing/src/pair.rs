@@ -10,7 +10,7 @@ use loamfs_fs::members::{Candidate, join};
 use loamfs_fs::{Error, LogError, MkfsOptions, NewDevice};
 
 use crate::geometry::Geometry;
-use crate::loam::{Loam, check_device, format_env};
+use crate::loam::{Loam, check_device, format_env, options_of};
 use crate::subject::{Opening, Outcome, Subject, System};
 
 /// Two devices instead of one.
@@ -70,6 +70,7 @@ impl System for Pair {
     fn format(&self, device: Arc<dyn Device>, geometry: &Geometry, seed: u64) -> Outcome<()> {
         let options = MkfsOptions {
             uuid: Some([0x5a; 16]),
+            deltas: options_of(self.loam.volumes).deltas,
             ..geometry.mkfs_options()
         };
         let [fast, slow] = self.parts(&device).map_err(Error::from)?;

@@ -14,7 +14,7 @@ use loamfs_fs::members::{Candidate, has_left, is_member, join, join_those_in, wi
 use loamfs_fs::{Error, LogError, MkfsOptions, add, grow, remove_emptied, shrink, superblocks};
 
 use crate::geometry::Geometry;
-use crate::loam::{Loam, check_device, format_env};
+use crate::loam::{Loam, check_device, format_env, options_of};
 use crate::ops::Change;
 use crate::problem::{Problem, Verdict};
 use crate::subject::{Opening, Outcome, Subject, System};
@@ -215,6 +215,7 @@ impl System for Several {
     fn format(&self, device: Arc<dyn Device>, geometry: &Geometry, seed: u64) -> Outcome<()> {
         let options = MkfsOptions {
             uuid: Some([0x5a; 16]),
+            deltas: options_of(self.loam.volumes).deltas,
             ..geometry.mkfs_options()
         };
         let parts = Self::parts(&device).map_err(Error::from)?;

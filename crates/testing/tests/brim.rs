@@ -2,12 +2,13 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use loamfs_fs::{PROFILES, VOLUME_MIN};
+use loamfs_fs::VOLUME_MIN;
 use loamfs_testing::brim::{Case, Files, Order, run};
+use loamfs_testing::loam::VOLUMES;
 
 #[test]
 fn everything_can_be_removed_from_full_volumes() {
-    for volumes in PROFILES {
+    for volumes in VOLUMES {
         for seed in 1..=15 {
             let case = Case {
                 volumes,
@@ -31,7 +32,7 @@ fn the_smallest_volume_is_emptied_in_every_order() {
     let all = orders
         .iter()
         .flat_map(|order| files.map(|files| (order, files)));
-    let all = PROFILES
+    let all = VOLUMES
         .into_iter()
         .flat_map(|volumes| all.clone().map(move |it| (volumes, it)));
     for (seed, (volumes, (order, files))) in (100u64..).zip(all) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use loamfs_testing::explore::cases::{Case, GEOMETRIES, all_singles, combined, long};
 use loamfs_testing::explore::fleet::{Orders, run};
 use loamfs_testing::explore::hunt::{Effort, Tally};
-use loamfs_testing::loam::Loam;
+use loamfs_testing::loam::{DELTAS, Loam};
 use loamfs_testing::without::Without;
 
 /// One single workload in so many; a prime, so that all starts and all that may
@@ -29,14 +29,16 @@ fn cases() -> Vec<Case> {
 fn every_crash_leaves_a_state_that_the_rules_allow() {
     let plain = explore(&Loam::default(), &cases());
     assert!(plain.distinct > 2_000, "{plain}");
-    // Once more with everything in the log, from the same code.
-    let all_log = Loam::default().on("lfs").unwrap();
-    let some = cases()
-        .into_iter()
-        .filter(|case| !case.name.contains("/full/"));
-    let some: Vec<Case> = some.step_by(16).collect();
-    let all_log = explore(&all_log, &some);
-    assert!(all_log.distinct > 100, "{all_log}");
+    // Once more with everything in the log, and with deltas of inodes, from the same code.
+    for (volumes, step) in [("lfs", 16), (DELTAS, 8), ("lfs-deltas", 32)] {
+        let system = Loam::default().on(volumes).unwrap();
+        let some = cases()
+            .into_iter()
+            .filter(|case| !case.name.contains("/full/"));
+        let some: Vec<Case> = some.step_by(step).collect();
+        let tally = explore(&system, &some);
+        assert!(tally.distinct > 50, "{volumes}: {tally}");
+    }
     // Once more with space that is reused at once.
     let reusing = Loam {
         without: Without::default().scattered(true),

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use loamfs_check::{Options, check};
+use loamfs_check::{BlockFault, Options, Problem, check};
 use loamfs_device::{Image, MemoryDevice};
 use loamfs_format::dirent::Dirent;
 use loamfs_format::inode::{self, Inode, ROOT_INO};
@@ -235,6 +235,82 @@ fn an_inode_block_of_the_largest_number_is_survived() {
     let image = structures.sealed().unwrap();
     let volume = open(&image, false).unwrap();
     assert_eq!(volume.info().access.broken(), None);
+}
+
+/// The type of a record that says what changed in an inode.
+const DELTA: u8 = 12;
+
+/// What is said of inodes that nobody knows changes nothing, and the checker names it. Nor does it stay: the block's first inode ends it.
+#[test]
+fn a_delta_of_no_block_is_named() {
+    let mut structures = structures("deltas");
+    let (site, at) = record_of(&structures, DELTA);
+    structures.put(site, at + 4 + 4, &[0x7f]);
+    let image = structures.sealed().unwrap();
+    let device = MemoryDevice::from_image(image.clone()).with_sector_size(512);
+    let report = check(&device, &mut Options::default());
+    let named = |problem: &Problem| {
+        matches!(
+            problem,
+            Problem::InodeBlock {
+                fault: BlockFault::Delta { .. },
+                ..
+            }
+        )
+    };
+    assert!(report.problems.iter().any(named), "{report}");
+    let volume = open(&image, false).unwrap();
+    volume.upkeep().checkpoint().unwrap();
+    volume.close().unwrap();
+}
+
+/// A delta is of 64 words at most, and has each that it names: else the whole summary is unreadable.
+#[test]
+fn a_delta_of_other_words_than_it_has_makes_its_summary_unreadable() {
+    const MASK: usize = 24;
+    let mut structures = structures("deltas");
+    let (site, at) = record_of(&structures, DELTA);
+    structures.put(site, at + 4 + MASK, &[0xff; 8]);
+    let image = structures.sealed().unwrap();
+    // The volume is as before that segment, which nobody says to be durable.
+    let volume = open(&image, true).unwrap();
+    let changed = find(&volume, "dir/file 12");
+    assert_eq!(volume.getattr(changed).unwrap().size, 1200);
+}
+
+/// What is said of other inodes than those of a block, or of other states, makes the block damage, and nothing else. It holds no
+/// checkpoint up.
+#[test]
+fn a_delta_that_fits_no_inode_is_damage_of_its_block() {
+    const GENERATION: usize = 8;
+    const BEFORE: usize = 16;
+    for field in [GENERATION, BEFORE] {
+        let mut structures = structures("deltas");
+        let (site, at) = record_of(&structures, DELTA);
+        structures.put(site, at + 4 + field, &[0xee; 4]);
+        let image = structures.sealed().unwrap();
+        let memory = MemoryDevice::from_image(image.clone());
+        let device = Arc::new(memory.with_sector_size(512));
+        let named = |device: &MemoryDevice| {
+            let report = check(device, &mut Options::default());
+            report
+                .problems
+                .iter()
+                .any(|problem| problem.name() == "InodeBlock")
+        };
+        assert!(named(&device));
+        for read_only in [true, false] {
+            let volume = open(&image, read_only).unwrap();
+            let dir = find(&volume, "dir");
+            assert_eq!(volume.lookup(dir, b"file 20").unwrap_err().errno(), 5);
+        }
+        let volume = Volume::open(device.clone(), &OpenOptions::default(), Env::fixed(7)).unwrap();
+        let new = NewInode::of_mode(0o644);
+        volume.create(ROOT_INO, b"beside", &new).unwrap();
+        volume.upkeep().checkpoint().unwrap();
+        volume.close().unwrap();
+        assert!(named(&device));
+    }
 }
 
 /// The driver once took a revoked range for granted wherever it was.

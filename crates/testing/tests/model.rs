@@ -5,9 +5,8 @@
 
 use std::time::Duration;
 
-use loamfs_fs::PROFILES;
 use loamfs_testing::campaign::{self, Case, image_after};
-use loamfs_testing::loam::Loam;
+use loamfs_testing::loam::{Loam, VOLUMES};
 use loamfs_testing::shrink::Limit;
 use loamfs_testing::watchdog::Watchdog;
 
@@ -20,8 +19,8 @@ fn volumes_do_what_the_model_does() {
     for seed in 0..SEEDS {
         let case = Case::of(seed, None);
         watchdog.enter(Some(case.to_string()));
-        for profile in PROFILES {
-            let system = Loam::default().on(profile).unwrap();
+        for volumes in VOLUMES {
+            let system = Loam::default().on(volumes).unwrap();
             let shrinking = Limit::Time(Duration::from_secs(20));
             if let Err(report) = campaign::run(&system, &case, OPS, shrinking) {
                 panic!("{report}");
@@ -33,12 +32,12 @@ fn volumes_do_what_the_model_does() {
 
 #[test]
 fn the_same_seed_gives_the_same_bytes() {
-    for profile in PROFILES {
-        let system = Loam::default().on(profile).unwrap();
+    for volumes in VOLUMES {
+        let system = Loam::default().on(volumes).unwrap();
         for seed in 0..7 {
             let case = Case::of(seed, None);
             let image = || image_after(&system, &case, 500).unwrap();
-            assert!(image() == image(), "{case} on {profile}");
+            assert!(image() == image(), "{case} on {volumes}");
         }
     }
 }

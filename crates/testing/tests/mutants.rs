@@ -102,6 +102,9 @@ missed! {
     mutant_slot_unmasked_is_caught: "slot-unmasked",
     mutant_overflow_uncounted_is_caught: "overflow-uncounted",
     mutant_bit_late_is_caught: "bit-late",
+    mutant_delta_reordered_is_caught: "delta-reordered",
+    mutant_delta_dropped_is_caught: "delta-dropped",
+    mutant_delta_stale_is_caught: "delta-stale",
 }
 
 missed! {
@@ -250,6 +253,61 @@ fn mutant_unshown_in_bitmap_is_caught() {
             volume.upkeep().checkpoint().unwrap();
         })
     });
+}
+
+/// Files of which a segment said what changed, before cleaning moved their inodes.
+fn after_changed_inodes_moved(without: &Without) -> Result<(), String> {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(32 << 20));
+    let options = MkfsOptions {
+        deltas: true,
+        group_size: Some(512 << 10),
+        ..MkfsOptions::default()
+    };
+    mkfs(&device, &options, &Env::fixed(1)).unwrap();
+    let volume = without
+        .open(device.clone(), &OpenOptions::default(), Env::fixed(2))
+        .unwrap();
+    let make = |number: usize, len| {
+        let name = format!("file{number}");
+        let file = volume.create(ROOT_INO, name.as_bytes(), &NEW).unwrap().ino;
+        volume.write(file, 0, &vec![1; len]).unwrap();
+        (name, file)
+    };
+    // Those of one inode block, and others beside it that go again.
+    let files: Vec<_> = (0..32).map(|number| make(number, 9)).collect();
+    let others: Vec<_> = (32..200).map(|number| make(number, 9000)).collect();
+    volume.sync().unwrap();
+    for (name, _) in &others {
+        volume.unlink(ROOT_INO, name.as_bytes()).unwrap();
+    }
+    volume.sync().unwrap();
+    for (_, file) in &files[..6] {
+        volume.write(*file, 0, &[2; 9]).unwrap();
+    }
+    volume.sync().unwrap();
+    (200..400).for_each(|number| drop(make(number, 9000)));
+    volume.sync().unwrap();
+    let cleaned = volume.upkeep().clean(99, &mut |_, _| true).unwrap();
+    drop(volume);
+    let volume = without.open(device, &OpenOptions::default(), Env::fixed(3));
+    let volume = volume.map_err(|error| error.to_string())?;
+    for (name, file) in &files[..6] {
+        let content = volume
+            .read(*file, 0, 9)
+            .map_err(|error| error.to_string())?;
+        if content[..] != [2; 9] {
+            return Err(format!(
+                "{name} is as it was, {} bytes moved",
+                cleaned.moved
+            ));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn mutant_delta_left_behind_is_caught() {
+    tells_apart("delta-left-behind", after_changed_inodes_moved);
 }
 
 /// Three contents of a file, none of them known durable when the daemon dies. The next mount takes all of them; what

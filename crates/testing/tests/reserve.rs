@@ -241,6 +241,7 @@ impl Waiting {
             longest: g.frags_for(longest).max(g.unit_frags()),
             frees: self.frees,
             held: self.held,
+            deltas: 0,
             changed: self.changed,
             shapes: self.shapes,
         }

@@ -216,6 +216,18 @@ impl<'w, 'v> Walker<'w, 'v> {
             }
         }
         self.blocks_of_inodes(&batch);
+        self.deltas_of_none();
+    }
+
+    /// Names what segments say of inodes of blocks that are not there.
+    fn deltas_of_none(&mut self) {
+        for (block, deltas) in &self.volume.state().deltas {
+            let block = InodeBlockNo(*block);
+            if let (Ok(None), Some(delta)) = (self.volume.ifile_entry(block), deltas.first()) {
+                let fault = BlockFault::Delta { ino: delta.ino() };
+                self.visitor.problem(Problem::InodeBlock { block, fault });
+            }
+        }
     }
 
     /// Checks an entry and claims its block. False when there are no such inodes.
@@ -277,7 +289,7 @@ impl<'w, 'v> Walker<'w, 'v> {
         for (ino, orphan, inode) in block.inodes() {
             let problem = match inode {
                 Ok(inode) => {
-                    inodes.push((inode, orphan, block.entry().ssn));
+                    inodes.push((inode, orphan, block.last()));
                     continue;
                 }
                 Err(CheckError::Inode { fault, .. }) => Problem::Inode { ino, fault },

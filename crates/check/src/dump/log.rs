@@ -237,6 +237,15 @@ fn record(record: &Record) -> Box<dyn View> {
                 ),
             },
         ),
+        Record::Delta(delta) => view!(
+            "delta {delta}",
+            delta = view!(
+                "of inode {inode} generation {generation}, {words} words",
+                inode = delta.ino().0,
+                generation = hash32(delta.generation()),
+                words = delta.words(),
+            ),
+        ),
     }
 }
 

@@ -6,13 +6,15 @@ use loamfs_device::Buffer;
 use loamfs_format::ifile::{self, INODE_BLOCK_MAX, IfileEntry};
 use loamfs_format::inode::{self, Inode};
 use loamfs_format::pointer::metadata_checksum;
-use loamfs_format::{BlockKind, Identity, Ino, InodeBlockNo};
+use loamfs_format::{BlockKind, Identity, Ino, InodeBlockNo, Ssn};
 
 /// A verified block of inodes.
 #[derive(Debug)]
 pub struct InodeBlock {
     block: InodeBlockNo,
     entry: IfileEntry,
+    /// The highest segment that may have changed its inodes.
+    last: Ssn,
     bytes: Buffer,
 }
 
@@ -25,6 +27,11 @@ impl InodeBlock {
     /// Its entry in the IFILE.
     pub fn entry(&self) -> &IfileEntry {
         &self.entry
+    }
+
+    /// The highest segment that may have changed its inodes.
+    pub fn last(&self) -> Ssn {
+        self.last
     }
 
     /// The live inodes by number, and whether each is an orphan.
@@ -87,19 +94,42 @@ impl Volume<'_> {
             let verified = bytes.map_err(BlockFault::from).and_then(|bytes| {
                 let found = metadata_checksum(&self.superblock().uuid, &identity(block), &bytes);
                 let expected = entry.pointer.checksum;
-                if found == expected {
-                    Ok(InodeBlock {
-                        block,
-                        entry,
-                        bytes,
-                    })
-                } else {
-                    Err(BlockFault::Checksum { expected, found })
+                if found != expected {
+                    return Err(BlockFault::Checksum { expected, found });
                 }
+                let bytes = self.with_deltas(block, &entry, bytes)?;
+                Ok(InodeBlock {
+                    block,
+                    entry,
+                    last: match self.state().deltas.contains_key(&block.0) {
+                        true => self.last(),
+                        false => entry.ssn,
+                    },
+                    bytes,
+                })
             });
             blocks.push((block, verified));
         }
         blocks
+    }
+
+    /// The bytes of a block with what segments said of its inodes since it was written.
+    fn with_deltas(
+        &self,
+        block: InodeBlockNo,
+        entry: &IfileEntry,
+        mut bytes: Buffer,
+    ) -> Result<Buffer, BlockFault> {
+        for delta in self.state().deltas.get(&block.0).into_iter().flatten() {
+            let ino = delta.ino();
+            let at = entry.offset_of(ifile::slot_of(ino));
+            let room = at.and_then(|at| bytes.get_mut(at..at.checked_add(inode::SIZE)?));
+            let applied = room.is_some_and(|room| delta.apply(room));
+            if !applied && !self.state().skips_deltas {
+                return Err(BlockFault::Delta { ino });
+            }
+        }
+        Ok(bytes)
     }
 
     /// A live inode.

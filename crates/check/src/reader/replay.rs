@@ -4,8 +4,9 @@ use super::Io;
 use super::chain::{self, Chain};
 use super::summary::{self, Link};
 use crate::{CheckError, Owner, Problem, RangeMap};
+use loamfs_format::delta::Delta;
 use loamfs_format::group::Role;
-use loamfs_format::ifile::IfileEntry;
+use loamfs_format::ifile::{IfileEntry, block_of};
 use loamfs_format::maps::LazyEntry;
 use loamfs_format::node::TreeRoot;
 use loamfs_format::summary::{Allocation, Dynamic, Header, Record, Records, SegmentKind, Wait};
@@ -48,6 +49,10 @@ pub struct State {
     pub next: Extent,
     /// IFILE entries that changed; those without a live inode are gone.
     pub ifile: BTreeMap<u64, IfileEntry>,
+    /// What changed in inodes since their blocks were written, by block, in the order in which it counts.
+    pub deltas: BTreeMap<u64, Vec<Delta>>,
+    /// What was said of another state of an inode counts for nothing, and is no damage: segments may be missing.
+    pub(crate) skips_deltas: bool,
     /// Changes of the lazy map, by home. They count before `revoked`.
     pub lazy: BTreeMap<u64, LazyChange>,
     /// Homes whose entries in the checkpoint's map are gone.
@@ -157,12 +162,12 @@ impl Segment<'_> {
             }
         }
         for (index, record) in records.iter().enumerate() {
-            if !checkpoint
-                && matches!(
-                    record,
-                    Record::Held(..) | Record::Root(..) | Record::Retire(_)
-                )
-            {
+            let belongs = match record {
+                Record::Held(..) | Record::Root(..) | Record::Retire(_) => checkpoint,
+                Record::Delta(_) => self.sb.has_deltas(),
+                _ => true,
+            };
+            if !belongs {
                 self.state.note(Problem::MisplacedRecord {
                     ssn: self.header.ssn,
                     index,
@@ -181,6 +186,7 @@ impl Segment<'_> {
             Record::Retire(extent) => self.hold(*extent, Wait::Checkpoint(ssn)),
             Record::Ifile(block, entry) => {
                 self.state.ifile.insert(block.0, *entry);
+                self.state.deltas.remove(&block.0);
             }
             Record::Image(home, entry) => {
                 if self.holds_unit(*home) && self.holds_unit(entry.image) {
@@ -212,6 +218,11 @@ impl Segment<'_> {
                 }
             }
             Record::Held(..) => {}
+            Record::Delta(delta) => {
+                let block = block_of(delta.ino());
+                let deltas = self.state.deltas.entry(block.0).or_default();
+                deltas.push(delta.clone());
+            }
         }
     }
 

@@ -112,6 +112,12 @@ impl<'d> Volume<'d> {
         })
     }
 
+    /// What segments said of another state of an inode than the one that is found is no damage from now on: segments may be
+    /// missing.
+    pub(crate) fn skip_deltas(&mut self) {
+        self.state.skips_deltas = true;
+    }
+
     /// The newest superblock.
     pub fn superblock(&self) -> &Superblock {
         &self.copies.newest

@@ -4,8 +4,9 @@ use crate::builder::*;
 use crate::{kinds, report};
 use loamfs_check::Problem;
 use loamfs_format::checksum::unit_crc;
+use loamfs_format::delta::Delta;
 use loamfs_format::group::{GroupDesc, Role};
-use loamfs_format::inode::{Body, ROOT_INO, mode};
+use loamfs_format::inode::{Body, Inode, ROOT_INO, Timestamp, mode};
 use loamfs_format::maps::LazyEntry;
 use loamfs_format::summary::{Allocation, Record, Wait};
 use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Ino, Ssn};
@@ -211,6 +212,13 @@ fn records_that_no_segment_has() {
         said(|_| vec![Record::Retire(extent(600, 2))]),
         ["FreedTwice", "MisplacedRecord"]
     );
+    let inode = |size| Inode {
+        size,
+        ..Inode::new(Ino(4000), mode::REGULAR, 7, Timestamp::default())
+    };
+    let delta = Delta::between(&inode(1).encode(), &inode(2).encode());
+    let unannounced = said(|_| delta.clone().map(Record::Delta).into_iter().collect());
+    assert_eq!(unannounced, ["InodeBlock", "MisplacedRecord"]);
     let uncovered = said(|_| vec![allocation(extent(AFTER, 16), BlockKind::SmallData)]);
     assert!(uncovered.contains(&"SummaryUncovered"), "{uncovered:?}");
 }

@@ -26,8 +26,9 @@ Examples:
 ///
 /// Name a file on a mounted volume, or an unmounted device and a path on it. Places are bytes on the
 /// device: `home` is where a large file's blocks live; `image` is a newer version in the log, which
-/// will settle at its home; `log` is a small file in the log; `inode` is a tiny one in its inode;
-/// `memory` was not committed yet; a `hole` reads as zeros; so does what is `unwritten`, which has space.
+/// will settle at its home; `log` is a small file in the log; `inode` is a tiny one in its inode,
+/// and `summary` one that changed since that was written: the log says so. `memory` was not committed
+/// yet; a `hole` reads as zeros; so does what is `unwritten`, which has space.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct MapArgs {

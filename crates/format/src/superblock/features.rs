@@ -51,9 +51,11 @@ pub const INCOMPATIBLE_TRACKS: u64 = 1;
 pub const INCOMPATIBLE_UNWRITTEN: u64 = 2;
 /// Incompatible feature: the volume has a table of devices.
 pub const INCOMPATIBLE_DEVICES: u64 = 4;
+/// Incompatible feature: segments may say what changed in inodes whose blocks they do not write ([`crate::delta`]).
+pub const INCOMPATIBLE_DELTAS: u64 = 8;
 /// Incompatible features that this code knows.
 pub const INCOMPATIBLE_KNOWN: u64 =
-    INCOMPATIBLE_UNWRITTEN | INCOMPATIBLE_TRACKS | INCOMPATIBLE_DEVICES;
+    INCOMPATIBLE_UNWRITTEN | INCOMPATIBLE_TRACKS | INCOMPATIBLE_DEVICES | INCOMPATIBLE_DELTAS;
 /// Read-only compatible feature: blocks of large files may be in groups of the log, and whoever places new things puts them
 /// there.
 pub const RO_COMPATIBLE_ALL_LOG: u64 = 1;
@@ -116,6 +118,11 @@ impl Superblock {
     /// Whether the volume has a table of devices.
     pub const fn has_devices(&self) -> bool {
         self.incompatible & INCOMPATIBLE_DEVICES != 0
+    }
+
+    /// Whether segments may say what changed in inodes whose blocks they do not write.
+    pub const fn has_deltas(&self) -> bool {
+        self.incompatible & INCOMPATIBLE_DELTAS != 0
     }
 
     /// Whether [`Superblock::other_places`] are reserved.

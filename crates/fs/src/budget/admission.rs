@@ -93,7 +93,7 @@ impl Budget<'_> {
 
     fn admit_segment(&mut self, waiting: &Waiting) -> Result<(), Stop> {
         self.access.check()?;
-        let estimate = self.segment_with(waiting);
+        let estimate = self.length_with(waiting);
         if estimate > self.sizes.segment_full() {
             return Err(Stop::Crowded);
         }

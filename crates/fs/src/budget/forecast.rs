@@ -10,6 +10,7 @@ use crate::maps::{Maps, OWNER};
 use loamfs_format::group::Role;
 use loamfs_format::ifile::INODE_BLOCK_MAX;
 use loamfs_format::kind::MapTree;
+use loamfs_format::superblock::{Features, INCOMPATIBLE_DELTAS};
 use loamfs_format::{Geometry, Ssn};
 use loamfs_log::plugging::Cut;
 use loamfs_space::{Leaving, Space};
@@ -137,12 +138,13 @@ impl Forecast<'_> {
     fn burden(&self, dirty: u64, longest: u64, changed: Changed, shapes: Shapes) -> Burden {
         let frees = self.blocks.frees().len() as u64;
         Burden {
-            bytes: dirty,
+            bytes: dirty.saturating_sub(self.inodes.deltas().spared()),
             nodes: self.blocks.dirty_count() as u64,
             inode_blocks: self.inodes.dirty_blocks().count() as u64,
             longest,
             frees,
             held: (self.space.held().ranges() + self.checkpoints.summaries().len()) as u64,
+            deltas: self.inodes.deltas().bytes_at_most(),
             changed,
             shapes,
         }
@@ -244,6 +246,19 @@ impl Budget<'_> {
         match self.leaves_checkpoints_cut(dirty, longest, Cut::Longest) {
             Some(false) => self.leaves_checkpoints_cut(dirty, longest, Cut::Smallest),
             fits => fits,
+        }
+    }
+
+    /// Bytes of deltas from which on segments write inode blocks (rule 16): none are said before both superblock copies tell
+    /// programs of them, or where the log is short.
+    pub fn deltas_most(&mut self) -> u64 {
+        let told = Features::incompatible(INCOMPATIBLE_DELTAS);
+        let may = self.checkpoints.is_announced(told)
+            && self.access.is_writable()
+            && self.space_fits(self.geometry.segment_max.into(), 0);
+        match may {
+            true => u64::from(self.geometry.checkpoint_summary_max) / 4,
+            false => 0,
         }
     }
 

@@ -18,7 +18,9 @@ impl Budget<'_> {
         let frag = u64::from(self.geometry.fragment_size);
         let leaving = self.leaving();
         let for_data = self.groups_for_data(waiting, data + leaving.data * frag);
-        let dirty = log + self.segment_with(waiting);
+        // Both checkpoints say what counts of inodes whose blocks were not written: that is none of the reserve.
+        let deltas = 2 * self.inodes.deltas().bytes_at_most();
+        let dirty = log + self.segment_with(waiting) + deltas;
         // Blocks are not split, so that the ends of holes are lost.
         let dirty = dirty + dirty / 2 + (leaving.log + leaving.log / 8) * frag;
         let in_log = self.log_room(for_data) * frag;

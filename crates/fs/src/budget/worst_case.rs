@@ -183,6 +183,8 @@ impl Changed {
 pub(crate) struct RecordCounts {
     pub blocks: u64,
     pub inode_blocks: u64,
+    /// Bytes of what it says of inodes whose blocks it does not write.
+    pub deltas: u64,
     pub frees: u64,
     /// Anything else.
     pub others: u64,
@@ -194,16 +196,18 @@ impl RecordCounts {
     pub fn bytes(&self) -> u64 {
         self.blocks * ALLOCATE_SIZE
             + self.inode_blocks * (IFILE_SIZE + FREE_SIZE)
+            + self.deltas
             + self.frees * FREE_SIZE
             + (self.others + 64) * RECORD_SIZE_MAX
             + self.roles * ROLE_SIZE
     }
 }
 
-/// Fragments of a checkpoint of so many nodes, that names so many held ranges.
-fn checkpoint_frags(g: &Geometry, nodes: u64, held: u64) -> u64 {
+/// Fragments of a checkpoint of so many nodes, that names so many held ranges, and has so many bytes of deltas.
+fn checkpoint_frags(g: &Geometry, nodes: u64, held: u64, deltas: u64) -> u64 {
     let records = RecordCounts {
         blocks: nodes,
+        deltas,
         frees: 2 * nodes,
         others: held,
         ..RecordCounts::default()
@@ -360,6 +364,8 @@ pub struct Burden {
     pub frees: u64,
     /// Ranges that are held back.
     pub held: u64,
+    /// Bytes of what a checkpoint says of inodes whose blocks were not written.
+    pub deltas: u64,
     /// What is for the next checkpoint.
     pub changed: Changed,
     /// The maps.
@@ -399,7 +405,7 @@ impl Burden {
         };
         let nodes = self.changed.and(next).nodes(&self.shapes);
         let held = self.held + frees;
-        let first = checkpoint_frags(&g, nodes, held);
+        let first = checkpoint_frags(&g, nodes, held, self.deltas);
         let holes = room.take(Parts::of_nodes(first), cut)?;
         if !room.law.counts_both_checkpoints() {
             return Some(());
@@ -416,7 +422,8 @@ impl Burden {
             group: touched,
             ..Changed::default()
         };
-        let second = checkpoint_frags(&g, behind.nodes(&self.shapes), held + 2 * nodes);
+        let nodes_behind = behind.nodes(&self.shapes);
+        let second = checkpoint_frags(&g, nodes_behind, held + 2 * nodes, self.deltas);
         room.take(Parts::of_nodes(second), cut)?;
         // A segment that says what is durable may come between.
         room.take(Parts::of_nodes(unit), cut).map(drop)

@@ -1,6 +1,7 @@
 //! What a segment will hold, listed in the order of its body.
 
 use crate::blocks::{Blocks, Stop};
+use crate::inodes::block::InodeBlock;
 use crate::inodes::{Inodes, Node, trees};
 use crate::tracks::Tracks;
 use crate::tracks::layout::Layout;
@@ -32,6 +33,10 @@ pub(super) enum TreeOf {
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     pub inode_blocks: Vec<InodeBlockNo>,
+    /// Inode blocks that stay where they are, and of which the summary says what changed.
+    pub apart: Vec<InodeBlockNo>,
+    /// Inodes of these that changed, at most.
+    pub deltas: u64,
     pub trees: Vec<(TreeOf, usize)>,
     pub data: Vec<Item>,
     /// Fragments of each block, in the order of the body.
@@ -92,7 +97,13 @@ impl Contents {
 
     /// What fills whole units comes first, so that it leaves holes of whole units once it is superseded.
     fn add_inode_blocks(&mut self, g: &Geometry, inodes: &Inodes) {
-        let dirty = inodes.dirty_blocks().filter(|(_, b)| b.live() != 0);
+        let stays = |block: InodeBlockNo, b: &InodeBlock| inodes.deltas().stays(block, b);
+        for (block, b) in inodes.dirty_blocks().filter(|(no, b)| stays(*no, b)) {
+            self.apart.push(block);
+            self.deltas += u64::from(b.changed());
+        }
+        let dirty = inodes.dirty_blocks();
+        let dirty = dirty.filter(|(block, b)| b.live() != 0 && !stays(*block, b));
         let sized = dirty.map(|(block, b)| (block, g.frags_for(b.bytes()) as u32));
         let mut sized: Vec<(InodeBlockNo, u32)> = sized.collect();
         sized.sort_by_key(|(_, frags)| !u64::from(*frags).is_multiple_of(g.unit_frags()));

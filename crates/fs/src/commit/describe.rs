@@ -66,12 +66,17 @@ impl Commit<'_> {
         })
     }
 
-    /// What was held back before a checkpoint, whose own frees are in its own records (rule 9), and the roots.
+    /// What was held back before a checkpoint, whose own frees are in its own records (rule 9), the roots, and what counts of inodes
+    /// whose blocks were not written since (rule 16).
     fn describe_maps(&mut self, seal: &mut Seal) {
         let held = self.core.space.held().iter();
         seal.say_all(held.map(|(extent, wait)| Record::Held(extent, wait)));
         for (map, _, root) in self.core.maps.roots() {
             seal.say(Record::Root(map.kind(), root));
+        }
+        if self.core.env.law().carries_deltas() {
+            let deltas = self.core.inodes.deltas().iter().cloned();
+            seal.say_all(deltas.map(Record::Delta));
         }
     }
 

@@ -14,8 +14,9 @@ use crate::unit::UNIT;
 use crate::writeback::{Homed, Writeback};
 use crate::xattrs;
 use loamfs_format::checksum::unit_crc;
+use loamfs_format::delta::Delta;
 use loamfs_format::ifile::IfileEntry;
-use loamfs_format::inode::{Body, Inode, Settled};
+use loamfs_format::inode::{self, Body, Inode, Settled};
 use loamfs_format::maps::LazyEntry;
 use loamfs_format::node::TreeRoot;
 use loamfs_format::pointer::metadata_checksum;
@@ -23,6 +24,7 @@ use loamfs_format::summary::{Allocation, Record};
 use loamfs_format::track::{Head, Slot, TableEntry, filter_of};
 use loamfs_format::xattr::{Value, Xattr};
 use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, Identity, Ino, InodeBlockNo, Pointer};
+use std::sync::Arc;
 
 /// What cannot be.
 const VANISHED: Error = Error::Broken("what was to be sealed is not there any more");
@@ -77,20 +79,28 @@ impl Finalizing<'_> {
         for block in &contents.inode_blocks {
             self.finalize_inodes(*block)?;
         }
+        for block in &contents.apart {
+            self.finalize_apart(*block)?;
+        }
         self.finalize_empty();
         Ok(())
     }
 
     /// Inode blocks of which the last inode went.
     fn finalize_empty(&mut self) {
+        let mut empty = Vec::new();
         let dirty = self.inodes.dirty_blocks();
         for (block, b) in dirty.filter(|(_, b)| b.live() == 0) {
             let none = IfileEntry::default();
             self.seal.say(Record::Ifile(block, none));
             self.maps.change_ifile(block, none);
+            empty.push(block);
             if let Some(old) = b.sealed_at() {
                 self.blocks.supersede(old);
             }
+        }
+        for block in empty {
+            self.inodes.deltas_mut().written(block);
         }
     }
 
@@ -308,7 +318,8 @@ impl Finalizing<'_> {
         Some(end.map_or(size, |end| end.max(node.shown_size()).min(size)))
     }
 
-    fn finalize_inodes(&mut self, block: InodeBlockNo) -> Result<(), Stop> {
+    /// A block as it is now.
+    fn pack(&mut self, block: InodeBlockNo) -> Result<Arc<[u8]>, Stop> {
         let inos = self.inodes.block(block).ok_or(VANISHED)?.inos(block);
         for ino in inos {
             if let Some(shown) = self.shown_size(ino) {
@@ -323,7 +334,26 @@ impl Finalizing<'_> {
                 ..node.inode().clone()
             })
         };
-        let packed = b.pack(block, current).ok_or(VANISHED)?;
+        Ok(b.pack(block, current).ok_or(VANISHED)?)
+    }
+
+    /// Says what changed in a block, which stays where it is (rule 16).
+    fn finalize_apart(&mut self, block: InodeBlockNo) -> Result<(), Stop> {
+        let packed = self.pack(block)?;
+        let (_, stored) = self.inodes.block(block).ok_or(VANISHED)?.sealed_form();
+        let stored = stored.ok_or(VANISHED)?;
+        let inodes = stored.chunks(inode::SIZE).zip(packed.chunks(inode::SIZE));
+        for (old, new) in inodes.filter(|(old, new)| old != new) {
+            let delta = Delta::between(old, new).ok_or(VANISHED)?;
+            self.seal.say(Record::Delta(delta.clone()));
+            self.inodes.deltas_mut().put(delta, true);
+        }
+        Ok(())
+    }
+
+    fn finalize_inodes(&mut self, block: InodeBlockNo) -> Result<(), Stop> {
+        let packed = self.pack(block)?;
+        let b = self.inodes.block(block).ok_or(VANISHED)?;
         let identity = block_identity(block);
         let checksum = metadata_checksum(self.uuid, &identity, &packed);
         let frags = self.geometry.frags_for(packed.len() as u64) as u32;
@@ -344,6 +374,7 @@ impl Finalizing<'_> {
             self.blocks.supersede(old);
         }
         self.maps.change_ifile(block, entry);
+        self.inodes.deltas_mut().written(block);
         self.blocks.seal_bytes(&pointer, packed);
         Ok(())
     }

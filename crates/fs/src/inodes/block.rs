@@ -16,8 +16,12 @@ pub(crate) struct InodeBlock {
     /// Live and orphan bits as they are now.
     live: u32,
     orphan: u32,
-    /// Whether the next segment writes it.
+    /// Whether the next segment writes it, or says what changed in it.
     dirty: bool,
+    /// Whether that must write it: it moves, or other inodes live in it.
+    whole: bool,
+    /// Inodes of it that changed.
+    changed: u32,
 }
 
 impl InodeBlock {
@@ -29,6 +33,8 @@ impl InodeBlock {
             base,
             packed,
             dirty: false,
+            whole: false,
+            changed: 0,
         }
     }
 
@@ -59,14 +65,31 @@ impl InodeBlock {
         slots.map(move |slot| ino_at(block, slot))
     }
 
-    /// Whether the next segment writes it.
+    /// Whether the next segment writes it, or says what changed in it.
     pub fn is_dirty(&self) -> bool {
         self.dirty
     }
 
-    /// The next segment writes it. Returns whether that is new.
-    pub fn touch(&mut self) -> bool {
-        !std::mem::replace(&mut self.dirty, true)
+    /// The next segment writes it.
+    pub fn touch(&mut self) {
+        self.whole = true;
+        self.dirty = true;
+    }
+
+    /// An inode of it changes, for the first time since the last segment if `first`.
+    pub fn touch_inode(&mut self, first: bool) {
+        self.changed += u32::from(first);
+        self.dirty = true;
+    }
+
+    /// Whether the next segment may say what changed in it, instead of writing it.
+    pub fn may_stay(&self) -> bool {
+        self.dirty && !self.whole && self.changed > 0 && self.sealed_at().is_some()
+    }
+
+    /// Inodes of it that changed since the last segment.
+    pub fn changed(&self) -> u32 {
+        self.changed
     }
 
     /// An inode lives from now on, or no longer; it is no orphan.
@@ -82,6 +105,11 @@ impl InodeBlock {
     /// Bytes that it takes.
     pub fn bytes(&self) -> u64 {
         u64::from(self.live.count_ones()) * inode::SIZE as u64
+    }
+
+    /// Bytes that the next segment takes at most if it writes it.
+    pub fn dirty_room(&self) -> u64 {
+        if self.dirty { self.room() } else { 0 }
     }
 
     /// Bytes that it takes at most, whatever the fragments: the last one may be filled in part.

@@ -93,12 +93,10 @@ impl Inodes {
     pub fn take_number(&mut self, dir: Ino, node: Node) -> Result<(), Stop> {
         let (ino, beside) = (node.inode.ino, beside(dir, node.inode.mode & mode::TYPE));
         let block = block_of(ino);
-        self.touch_block(block)?;
-        let b = self.prepared_block(block)?;
-        let before = b.room();
-        b.set_live(slot_of(ino), true);
-        let more = b.room() - before;
-        self.dirty_bytes += more;
+        self.change_block(block, |b| {
+            b.set_live(slot_of(ino), true);
+            b.touch();
+        })?;
         if block >= self.next_block {
             self.next_block = InodeBlockNo(block.0 + 1);
         }
@@ -113,9 +111,10 @@ impl Inodes {
 
     /// Gives a number back; the inode's block must be loaded.
     pub fn give_back(&mut self, ino: Ino) -> Result<(), Stop> {
-        let block = self.prepared_block(block_of(ino))?;
-        block.set_live(slot_of(ino), false);
-        self.touch_block(block_of(ino))?;
+        self.change_block(block_of(ino), |b| {
+            b.set_live(slot_of(ino), false);
+            b.touch();
+        })?;
         self.live = self.live.saturating_sub(1);
         self.nodes.remove(&ino);
         self.hints.remove(&ino);

@@ -21,6 +21,8 @@ pub enum Place {
     Memory,
     /// In the inode from this byte on.
     Inode(u64),
+    /// In the inode, of which a segment's summary says what changed (rule 16).
+    Summary,
     /// In the log, or in a track, from this byte on: a small file.
     Log(u64),
     /// At home from this byte on.
@@ -51,7 +53,7 @@ impl Place {
     /// The place `bytes` bytes on.
     fn ahead(self, bytes: u64) -> Place {
         match self {
-            Place::Hole | Place::Memory => self,
+            Place::Hole | Place::Memory | Place::Summary => self,
             Place::Inode(at) => Place::Inode(at + bytes),
             Place::Log(at) => Place::Log(at + bytes),
             Place::Home(at) => Place::Home(at + bytes),
@@ -102,6 +104,7 @@ impl Reading<'_> {
         let dirty = changed || node.is_dirty() && matches!(body, Body::Inline(_));
         Ok(match body {
             _ if dirty => Place::Memory,
+            Body::Inline(_) if self.inodes.deltas().has(ino) => Place::Summary,
             Body::Inline(_) => {
                 let entry = self.maps.ifile_entry(self.blocks, block_of(ino))?;
                 self.blocks.check(&entry.pointer, ino)?;

@@ -293,6 +293,10 @@ impl Mover<'_> {
     fn move_inodes(&mut self, block: InodeBlockNo, at: FragAddr) -> Result<(), Stop> {
         let entry: IfileEntry = self.core.maps.ifile_entry(&mut self.core.blocks, block)?;
         if entry.pointer.addr == at {
+            if !self.core.env.law().takes_deltas_along() {
+                self.core.inodes.deltas_mut().written(block);
+                self.core.inodes.forget_blocks();
+            }
             self.core
                 .inodes
                 .load_block(&self.core.maps, &mut self.core.blocks, block)?;

@@ -19,6 +19,8 @@ impl<'c> Replay<'c> {
             space: &mut core.space,
             maps: &mut core.maps,
             blocks: &mut core.blocks,
+            inodes: &mut core.inodes,
+            law: core.env.law().clone(),
             checkpoints: &mut core.checkpoints,
         }
     }
@@ -122,6 +124,9 @@ impl<'c> Replay<'c> {
             }
             Record::Ifile(block, entry) => {
                 self.maps.change_ifile(*block, *entry);
+                if self.law.forgets_deltas() {
+                    self.inodes.deltas_mut().written(*block);
+                }
             }
             Record::Image(home, entry) => {
                 let unit = self.unit(*home)?;
@@ -144,6 +149,11 @@ impl<'c> Replay<'c> {
                 }
             }
             Record::Anchored(group, delta) => self.space.anchored(*group, *delta),
+            Record::Delta(delta) => {
+                let newest = self.law.orders_deltas();
+                let deltas = self.inodes.deltas_mut();
+                deltas.put(delta.clone(), newest);
+            }
             Record::Root(..) | Record::Held(..) | Record::Role(..) => {}
         }
         Ok(())

@@ -353,7 +353,14 @@ impl Sealer<'_> {
                         Err(lack) => lack,
                     };
                     match lack {
-                        Lack::Memory => commit()?,
+                        Lack::Memory => {
+                            let last = self.core().log.tail().ssn;
+                            commit()?;
+                            // It had nothing to write: what waits for homes takes the room.
+                            if self.core().log.tail().ssn == last {
+                                return Ok(damage);
+                            }
+                        }
                         Lack::Space { .. } if tight && self.core().reclaim.is_packing() => break,
                         Lack::Space { .. } if tight => return Ok(damage),
                         Lack::Space { .. } => self.take_checkpoints()?,

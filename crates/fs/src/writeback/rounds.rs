@@ -117,7 +117,7 @@ impl Engine {
     /// sealed (rule 3) it takes them all.
     fn is_segment_full(&self) -> bool {
         let mut core = self.core();
-        core.budget().segment_estimate() > core.sizes().segment_full() && core.held_up().is_empty()
+        core.budget().segment_length() > core.sizes().segment_full() && core.held_up().is_empty()
     }
 
     /// Makes room in the next segment, if that is full. Whoever lets nobody else seal brings the right to it.

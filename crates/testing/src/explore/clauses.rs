@@ -8,8 +8,10 @@ use super::hunt::Effort;
 use super::starts::{create, name_of, write};
 use super::verify::Care;
 use crate::geometry::Geometry;
+use crate::loam::DELTAS;
 use crate::model::{Id, ROOT};
 use crate::ops::{Commit, Op};
+use loamfs_fs::PROFILES;
 
 /// A clause.
 #[derive(Clone, Copy, Debug)]
@@ -247,6 +249,25 @@ pub const CLAUSES: &[Clause] = &[
         "14: tracks are written when one superblock copy has the bit",
         first_track,
     ),
+    explored(
+        "delta-reordered",
+        "16: deltas of an inode are applied in another order",
+        changed_twice,
+    ),
+    explored(
+        "delta-dropped",
+        "16: a checkpoint does not carry the deltas of blocks that were not written",
+        changed_before_a_checkpoint,
+    ),
+    explored(
+        "delta-stale",
+        "16: a delta counts though its block was written behind it",
+        changed_then_written,
+    ),
+    tested(
+        "delta-left-behind",
+        "16: a block that moves is copied as it is, without its deltas",
+    ),
     tested(
         "durable-not-prefix",
         "4: `durable` counts a segment before its predecessors",
@@ -397,6 +418,7 @@ fn large_file(blocks: u64) -> Vec<Op> {
 fn scattered(last: impl Into<Vec<Op>>) -> Directed {
     Directed {
         geometry: FINE,
+        volumes: PROFILES[0],
         scattered: true,
         discards: false,
         setup: small_files(),
@@ -824,6 +846,40 @@ fn first_track() -> Directed {
     let mut files = in_a_track();
     files.pop();
     in_tracks([PLACE, overwrite(C, 0, 3000, 3), WRITTEN, PLACE, Op::Sync]).on(files)
+}
+
+// ---- rule 16 ---------------------------------------------------------------------------------------------------------
+
+/// Files that share an inode block, of which segments say what changed.
+fn with_deltas(last: impl Into<Vec<Op>>) -> Directed {
+    let more = (0..8).map(|i| create(ROOT, 700 + i));
+    let setup = small_files().into_iter().chain(more).collect();
+    Directed {
+        volumes: DELTAS,
+        ..plain(last).on(setup)
+    }
+}
+
+/// A file changes again and again.
+fn changed_twice() -> Directed {
+    with_deltas([
+        chmod(0o600),
+        WRITTEN,
+        put(A, 2),
+        WRITTEN,
+        chmod(0o644),
+        Op::Sync,
+    ])
+}
+
+/// A file changes, and a checkpoint is taken.
+fn changed_before_a_checkpoint() -> Directed {
+    with_deltas([chmod(0o600), put(B, 2), WRITTEN, Op::Checkpoint, Op::Sync])
+}
+
+/// A file changes, and then its block, since another file goes.
+fn changed_then_written() -> Directed {
+    with_deltas([chmod(0o600), WRITTEN, chmod(0o640), unlink(B), Op::Sync])
 }
 
 // ---- rule 9 ----------------------------------------------------------------------------------------------------------

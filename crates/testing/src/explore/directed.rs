@@ -23,6 +23,8 @@ use crate::without::Without;
 pub struct Directed {
     /// The volume's shape.
     pub geometry: Geometry,
+    /// What the volume is made with ([`Loam::volumes`]).
+    pub volumes: &'static str,
     /// Whether segments take the lowest holes, so that what was freed is used again at once.
     pub scattered: bool,
     /// Whether the device is told what is free.
@@ -109,6 +111,7 @@ impl Directed {
     fn system(&self, without: &Without) -> Loam {
         Loam {
             without: without.clone().scattered(self.scattered),
+            volumes: self.volumes,
             ..Loam::default()
         }
     }

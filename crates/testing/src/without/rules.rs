@@ -167,6 +167,22 @@ impl Rules for Broken {
         self.without.only_with("bit-late", true)
     }
 
+    fn orders_deltas(&self) -> bool {
+        self.without.only_with("delta-reordered", true)
+    }
+
+    fn carries_deltas(&self) -> bool {
+        self.without.only_with("delta-dropped", true)
+    }
+
+    fn forgets_deltas(&self) -> bool {
+        self.without.only_with("delta-stale", true)
+    }
+
+    fn takes_deltas_along(&self) -> bool {
+        self.without.only_with("delta-left-behind", true)
+    }
+
     fn durable_recorded(&self, durable: Ssn) -> Ssn {
         self.said.store(durable.0, Ordering::Relaxed);
         self.without.choose("no-durable", durable, Ssn(0))

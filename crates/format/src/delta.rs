@@ -1,0 +1,269 @@
+//! Deltas: what a segment says of an inode whose block it does not write (rule 16). Volumes that have any have the
+//! feature's bit, [`crate::superblock::INCOMPATIBLE_DELTAS`].
+
+use crate::inode::{self, SIZE};
+use crate::types::{Ino, Ssn};
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Bytes of a word, of which an inode has as many as a mask has bits.
+const WORD: usize = 8;
+const _: () = assert!(SIZE == WORD * u64::BITS as usize);
+
+/// Words of an inode that changed, and what they are now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delta {
+    ino: Ino,
+    /// A delta is of no other inode that has the number.
+    generation: u32,
+    /// The segment that had changed it before: a delta is of no other state of it.
+    before: Ssn,
+    /// The words, by number.
+    words: Vec<(u8, [u8; WORD])>,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawDelta {
+    ino: U64,
+    generation: U32,
+    reserved: U32,
+    before: U64,
+    mask: U64,
+}
+
+/// Bytes of the longest payload.
+pub const DELTA_MAX: usize = size_of::<RawDelta>() + SIZE;
+
+impl Delta {
+    /// What makes `new` of `old`, two forms of an inode; `None` if they are alike, or are not of one inode.
+    pub fn between(old: &[u8], new: &[u8]) -> Option<Delta> {
+        let (ino, generation, before) = inode::state_of(old)?;
+        let (new_ino, new_generation, _) = inode::state_of(new)?;
+        if (ino, generation) != (new_ino, new_generation) {
+            return None;
+        }
+        let old = old.chunks_exact(WORD);
+        let both = (0u8..).zip(old.zip(new.chunks_exact(WORD)));
+        let changed = both.filter(|(_, (old, new))| old != new);
+        let words: Option<Vec<_>> = changed
+            .map(|(number, (_, new))| Some((number, new.try_into().ok()?)))
+            .collect();
+        let words = words.filter(|words| !words.is_empty())?;
+        Some(Delta {
+            ino,
+            generation,
+            before,
+            words,
+        })
+    }
+
+    /// The inode.
+    pub const fn ino(&self) -> Ino {
+        self.ino
+    }
+
+    /// Its generation.
+    pub const fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// Changes the bytes of an inode. Answers whether they are of the state that it changes; else nothing happens.
+    pub fn apply(&self, bytes: &mut [u8]) -> bool {
+        if inode::state_of(bytes) != Some((self.ino, self.generation, self.before)) {
+            return false;
+        }
+        let mut changed = bytes.to_vec();
+        for (number, word) in &self.words {
+            let at = usize::from(*number) * WORD;
+            if let Some(room) = changed.get_mut(at..at + WORD) {
+                room.copy_from_slice(word);
+            }
+        }
+        let state = inode::state_of(&changed);
+        let fits = state.is_some_and(|(ino, of, _)| (ino, of) == (self.ino, self.generation));
+        if fits {
+            bytes.copy_from_slice(&changed);
+        }
+        fits
+    }
+
+    /// The segment that changed the inode last when this is applied.
+    fn after(&self) -> Ssn {
+        let says = |(number, _): &&(u8, [u8; WORD])| usize::from(*number) * WORD == inode::SSN_AT;
+        let said = self.words.iter().find(says);
+        said.map_or(self.before, |(_, word)| Ssn(u64::from_le_bytes(*word)))
+    }
+
+    /// Whether this is of the state that another one makes.
+    pub fn follows(&self, older: &Delta) -> bool {
+        (self.ino, self.generation, self.before) == (older.ino, older.generation, older.after())
+    }
+
+    /// Takes a newer one of the same inode in: what both change is as that one says.
+    pub fn follow(&mut self, newer: &Delta) {
+        let said = |number: &u8| newer.words.iter().any(|(other, _)| other == number);
+        self.words.retain(|(number, _)| !said(number));
+        self.words.extend_from_slice(&newer.words);
+        self.words.sort_unstable();
+    }
+
+    /// Words that it changes.
+    pub fn words(&self) -> usize {
+        self.words.len()
+    }
+
+    /// Bytes of its payload.
+    pub fn bytes(&self) -> usize {
+        size_of::<RawDelta>() + self.words.len() * WORD
+    }
+
+    /// The payload of its record.
+    pub fn encode(&self) -> Vec<u8> {
+        let mask = self.words.iter().fold(0, |mask, (n, _)| mask | 1u64 << n);
+        let raw = RawDelta {
+            ino: U64::new(self.ino.0),
+            generation: U32::new(self.generation),
+            reserved: U32::new(0),
+            before: U64::new(self.before.0),
+            mask: U64::new(mask),
+        };
+        let mut payload = raw.as_bytes().to_vec();
+        self.words
+            .iter()
+            .for_each(|(_, word)| payload.extend_from_slice(word));
+        payload
+    }
+
+    /// Reads a payload; `None` if it is none: a word for each bit of the mask, and one at least.
+    pub fn decode(payload: &[u8]) -> Option<Delta> {
+        let (raw, words) = RawDelta::ref_from_prefix(payload).ok()?;
+        let numbers = (0..u64::BITS as u8).filter(|n| raw.mask.get() & 1 << n != 0);
+        let numbers: Vec<u8> = numbers.collect();
+        if numbers.is_empty() || words.len() != numbers.len() * WORD {
+            return None;
+        }
+        let words = numbers.into_iter().zip(words.chunks_exact(WORD));
+        let words: Option<Vec<_>> = words
+            .map(|(number, word)| Some((number, word.try_into().ok()?)))
+            .collect();
+        Some(Delta {
+            ino: Ino(raw.ino.get()),
+            generation: raw.generation.get(),
+            before: Ssn(raw.before.get()),
+            words: words?,
+        })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::inode::{Inode, Timestamp, mode};
+
+    fn inode(ino: u64, generation: u32) -> Inode {
+        Inode::new(
+            Ino(ino),
+            mode::REGULAR | 0o644,
+            generation,
+            Timestamp::default(),
+        )
+    }
+
+    #[test]
+    fn a_delta_makes_the_new_form_of_the_old_one() {
+        let old = inode(40, 7);
+        let new = Inode {
+            size: 9,
+            uid: 5,
+            ..old.clone()
+        };
+        let delta = Delta::between(&old.encode(), &new.encode()).unwrap();
+        assert_eq!(delta.words(), 2);
+        assert_eq!(Delta::decode(&delta.encode()).as_ref(), Some(&delta));
+        assert_eq!(delta.encode().len(), delta.bytes());
+        let mut bytes = old.encode();
+        assert!(delta.apply(&mut bytes));
+        assert_eq!(bytes, new.encode());
+        assert_eq!(Delta::between(&bytes, &bytes), None);
+    }
+
+    #[test]
+    fn the_newer_of_two_counts() {
+        let old = inode(40, 7);
+        let sized = |size| Inode {
+            size,
+            ..old.clone()
+        };
+        let owned = Inode { uid: 3, ..sized(2) };
+        let mut delta = Delta::between(&old.encode(), &sized(1).encode()).unwrap();
+        let newer = Delta::between(&sized(1).encode(), &owned.encode()).unwrap();
+        assert!(newer.follows(&delta));
+        delta.follow(&newer);
+        let mut bytes = old.encode();
+        assert!(delta.apply(&mut bytes));
+        assert_eq!(bytes, owned.encode());
+    }
+
+    #[test]
+    fn one_follows_another_of_the_state_that_it_makes() {
+        let sealed = |ssn| Inode {
+            ssn: Ssn(ssn),
+            ..inode(40, 7)
+        };
+        let between = |old, new| Delta::between(&sealed(old).encode(), &sealed(new).encode());
+        let delta = between(3, 5).unwrap();
+        assert!(between(5, 9).unwrap().follows(&delta));
+        assert!(!between(3, 9).unwrap().follows(&delta));
+    }
+
+    #[test]
+    fn it_changes_no_other_inode_or_state_and_makes_none_another() {
+        let (old, new) = (
+            inode(40, 7),
+            Inode {
+                uid: 1,
+                ..inode(40, 7)
+            },
+        );
+        let delta = Delta::between(&old.encode(), &new.encode()).unwrap();
+        let later = Inode {
+            ssn: Ssn(9),
+            ..inode(40, 7)
+        };
+        for other in [inode(41, 7), inode(40, 8), later] {
+            let mut bytes = other.encode();
+            assert!(!delta.apply(&mut bytes));
+            assert_eq!(bytes, other.encode());
+        }
+        for other in [inode(41, 7), inode(40, 8)] {
+            assert_eq!(Delta::between(&old.encode(), &other.encode()), None);
+        }
+        // Word 0 is the number.
+        let forged = Delta {
+            words: vec![(0, 41u64.to_le_bytes())],
+            ..delta
+        };
+        let mut bytes = old.encode();
+        assert!(!forged.apply(&mut bytes));
+        assert_eq!(bytes, old.encode());
+    }
+
+    #[test]
+    fn a_payload_has_a_word_for_each_bit() {
+        let delta = Delta {
+            ino: Ino(40),
+            generation: 7,
+            before: Ssn(3),
+            words: vec![(9, [1; 8]), (63, [2; 8])],
+        };
+        let bytes = delta.encode();
+        assert_eq!(Delta::decode(&bytes), Some(delta));
+        for len in 0..bytes.len() {
+            assert_eq!(Delta::decode(&bytes[..len]), None, "{len}");
+        }
+        assert_eq!(Delta::decode(&[bytes.as_slice(), &[0; 8]].concat()), None);
+        assert_eq!(Delta::decode(&[0; size_of::<RawDelta>()]), None);
+    }
+}

@@ -1,0 +1,247 @@
+//! What segments said of inodes whose blocks they did not write (rule 16), and of which the next one may say it too.
+
+use super::block::InodeBlock;
+use crate::error::Corrupt;
+use loamfs_format::delta::Delta;
+use loamfs_format::ifile::{IfileEntry, block_of, slot_of};
+use loamfs_format::summary::{DELTA_SIZE_MAX, delta_size};
+use loamfs_format::{Ino, InodeBlockNo, inode};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Deltas of inode blocks, one for each inode that has any. They count until a segment writes the block.
+#[derive(Debug, Default)]
+pub(crate) struct Deltas {
+    of: BTreeMap<InodeBlockNo, BTreeMap<Ino, Delta>>,
+    /// Bytes of their records.
+    bytes: u64,
+    /// Bytes from which on blocks are written; without any none are made.
+    most: u64,
+    /// What the next segment says besides.
+    next: Share,
+}
+
+/// What a segment takes, and spares, by saying what changed in blocks.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Share {
+    /// Bytes of records, at most.
+    said: u64,
+    /// Bytes that it would take more if it wrote the blocks, at least.
+    spared: u64,
+}
+
+impl Deltas {
+    /// A segment says this of an inode. `newest` says whether it counts before what was said already.
+    pub fn put(&mut self, mut delta: Delta, newest: bool) {
+        let block = self.of.entry(block_of(delta.ino())).or_default();
+        if let Some(mut before) = block.remove(&delta.ino()) {
+            self.bytes -= delta_size(&before);
+            // What is of another state is damage: it fits the block no more than it fits what was said.
+            if !newest {
+                delta.follow(&before);
+            } else if delta.follows(&before) {
+                before.follow(&delta);
+                delta = before;
+            }
+        }
+        self.bytes += delta_size(&delta);
+        block.insert(delta.ino(), delta);
+    }
+
+    /// A segment writes a block, with all that was said of it, or says that it is gone.
+    pub fn written(&mut self, block: InodeBlockNo) {
+        let gone = self.of.remove(&block).unwrap_or_default();
+        self.bytes -= gone.values().map(delta_size).sum::<u64>();
+    }
+
+    /// Segments may say so many bytes, from now on.
+    pub fn keep_to(&mut self, most: u64) {
+        self.most = most;
+    }
+
+    /// Whether the next segment says what changed in a block, and does not write it: where that takes less than a third, with what
+    /// was said before, and while there is not too much of it. So the segment and the two checkpoints behind it, which say it
+    /// again, take no more than the block (rule 10).
+    pub fn stays(&self, block: InodeBlockNo, b: &InodeBlock) -> bool {
+        b.may_stay() && self.bytes < self.most && self.bytes_of(block) + longest(b) <= b.bytes() / 3
+    }
+
+    /// What the next segment takes and spares by saying what changed in a block.
+    pub fn share(&self, block: InodeBlockNo, b: &InodeBlock) -> Share {
+        match self.stays(block, b) {
+            true => Share {
+                said: longest(b),
+                spared: b.room() - longest(b),
+            },
+            false => Share::default(),
+        }
+    }
+
+    /// A block changed, and so its share.
+    pub fn note_change(&mut self, before: Share, after: Share) {
+        self.next = Share {
+            said: (self.next.said + after.said).saturating_sub(before.said),
+            spared: (self.next.spared + after.spared).saturating_sub(before.spared),
+        };
+    }
+
+    /// Bytes that the next segment spares, at least.
+    pub fn spared(&self) -> u64 {
+        self.next.spared
+    }
+
+    /// What changed is in a segment now.
+    pub fn sealed(&mut self) {
+        self.next = Share::default();
+    }
+
+    /// Bytes of all their records.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Bytes of the records of a checkpoint behind the next segment, at most.
+    pub fn bytes_at_most(&self) -> u64 {
+        self.bytes + self.next.said
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Delta> {
+        self.of.values().flat_map(BTreeMap::values)
+    }
+
+    /// Whether an inode has one.
+    pub fn has(&self, ino: Ino) -> bool {
+        let block = self.of.get(&block_of(ino));
+        block.is_some_and(|deltas| deltas.contains_key(&ino))
+    }
+
+    /// Bytes of those of a block.
+    fn bytes_of(&self, block: InodeBlockNo) -> u64 {
+        let those = self.of.get(&block).into_iter().flat_map(BTreeMap::values);
+        those.map(delta_size).sum()
+    }
+
+    /// The blocks that should be written since there is much of them, those of which most is said first.
+    pub fn crowded(&self, count: usize) -> Vec<InodeBlockNo> {
+        if self.bytes <= self.most / 2 {
+            return Vec::new();
+        }
+        let mut blocks: Vec<InodeBlockNo> = self.of.keys().copied().collect();
+        blocks.sort_by_cached_key(|block| (Reverse(self.bytes_of(*block)), *block));
+        blocks.truncate(count);
+        blocks
+    }
+
+    /// The bytes of a block as the last segment has it, made of those that stand where its entry says.
+    ///
+    /// # Errors
+    /// [`Corrupt::Missing`]: a segment said something of an inode that is not there.
+    pub fn apply(
+        &self,
+        block: InodeBlockNo,
+        entry: &IfileEntry,
+        stored: Arc<[u8]>,
+    ) -> Result<Arc<[u8]>, Corrupt> {
+        let Some(deltas) = self.of.get(&block) else {
+            return Ok(stored);
+        };
+        let mut bytes = stored.to_vec();
+        for (ino, delta) in deltas {
+            let at = entry.offset_of(slot_of(*ino));
+            let room = at.and_then(|at| bytes.get_mut(at..at.checked_add(inode::SIZE)?));
+            if !room.is_some_and(|room| delta.apply(room)) {
+                let what = "the inode of which a segment says what changed";
+                return Err(Corrupt::Missing { ino: *ino, what });
+            }
+        }
+        Ok(bytes.into())
+    }
+}
+
+/// Bytes of records that say what changed in a block, at most.
+fn longest(b: &InodeBlock) -> u64 {
+    u64::from(b.changed()) * DELTA_SIZE_MAX
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use loamfs_format::inode::{Inode, Timestamp, mode};
+    use loamfs_format::{FragAddr, Pointer};
+
+    fn inode(ino: u64, size: u64, uid: u32) -> Inode {
+        Inode {
+            size,
+            uid,
+            ..Inode::new(Ino(ino), mode::REGULAR, 7, Timestamp::default())
+        }
+    }
+
+    fn between(old: &Inode, new: &Inode) -> Delta {
+        Delta::between(&old.encode(), &new.encode()).unwrap()
+    }
+
+    fn block_of_two() -> (IfileEntry, Arc<[u8]>) {
+        let entry = IfileEntry {
+            pointer: Pointer {
+                addr: FragAddr(8),
+                ..Pointer::NONE
+            },
+            live: 0b101,
+            ..IfileEntry::default()
+        };
+        let bytes = [inode(32, 1, 1).encode(), inode(34, 1, 1).encode()].concat();
+        (entry, bytes.into())
+    }
+
+    #[test]
+    fn what_was_said_last_counts_until_the_block_is_written() {
+        let (entry, stored) = block_of_two();
+        let block = InodeBlockNo(1);
+        let mut deltas = Deltas::default();
+        deltas.put(between(&inode(34, 1, 1), &inode(34, 2, 1)), true);
+        deltas.put(between(&inode(34, 2, 1), &inode(34, 3, 9)), true);
+        assert_eq!(deltas.iter().count(), 1);
+        let now = deltas.apply(block, &entry, stored.clone()).unwrap();
+        assert_eq!(now[..512], inode(32, 1, 1).encode());
+        assert_eq!(now[512..], inode(34, 3, 9).encode());
+        deltas.written(block);
+        assert_eq!((deltas.iter().count(), deltas.bytes()), (0, 0));
+        assert_eq!(deltas.apply(block, &entry, stored.clone()).unwrap(), stored);
+    }
+
+    #[test]
+    fn what_is_said_of_no_inode_of_the_block_is_damage() {
+        let (entry, stored) = block_of_two();
+        for (old, new) in [
+            (inode(33, 1, 1), inode(33, 2, 1)),
+            (
+                Inode {
+                    generation: 8,
+                    ..inode(34, 1, 1)
+                },
+                Inode {
+                    generation: 8,
+                    ..inode(34, 2, 1)
+                },
+            ),
+        ] {
+            let mut deltas = Deltas::default();
+            deltas.put(between(&old, &new), true);
+            let read = deltas.apply(InodeBlockNo(1), &entry, stored.clone());
+            assert!(matches!(read, Err(Corrupt::Missing { .. })), "{read:?}");
+        }
+    }
+
+    #[test]
+    fn the_fullest_blocks_come_first() {
+        let mut deltas = Deltas::default();
+        deltas.put(between(&inode(32, 1, 1), &inode(32, 2, 1)), true);
+        deltas.put(between(&inode(64, 1, 1), &inode(64, 2, 3)), true);
+        deltas.put(between(&inode(96, 1, 1), &inode(96, 2, 1)), true);
+        assert_eq!(deltas.crowded(2), [InodeBlockNo(2), InodeBlockNo(1)]);
+    }
+}

@@ -1,0 +1,42 @@
+//! Inodes of which segments say what changed, and whose blocks they do not write: some behind the last checkpoint, some that it
+//! carries, some of both. Others have moved since. It is left as a crash leaves it.
+
+use loamfs_device::Image;
+use loamfs_format::inode::ROOT_INO;
+use loamfs_fs::MkfsOptions;
+
+use super::Made;
+use super::builder::{Builder, text};
+use crate::geometry::Geometry;
+
+pub(super) fn make() -> Made<Image> {
+    let geometry = Geometry::SMALL;
+    let options = MkfsOptions {
+        deltas: true,
+        ..geometry.mkfs_options()
+    };
+    let made = Builder::with_options(&geometry, options, "golden deltas", 110)?;
+    let volume = &made.volume;
+    let dir = made.dir(ROOT_INO, "dir")?;
+    let files = (0..40).map(|i| made.file(dir, &format!("file {i}"), &text("first", 100 * i)));
+    let files = files.collect::<Made<Vec<_>>>()?;
+    volume.sync()?;
+    made.pass();
+    for file in [3, 4, 9] {
+        made.write(files[file], 0, &text("carried", 3000))?;
+    }
+    made.resize(files[5], 20)?;
+    volume.sync()?;
+    volume.upkeep().checkpoint()?;
+    made.pass();
+    // Another block is written, since an inode of it goes.
+    made.write(files[38], 0, &text("gone", 700))?;
+    volume.sync()?;
+    volume.unlink(dir, b"file 39")?;
+    volume.sync()?;
+    for file in [4, 12] {
+        made.write(files[file], 10, &text("behind", 2000))?;
+    }
+    volume.sync()?;
+    Ok(made.image())
+}
