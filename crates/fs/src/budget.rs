@@ -72,7 +72,11 @@ impl Core {
     /// The budget as things stand.
     pub fn budget(&mut self) -> Budget<'_> {
         Budget {
-            sizes: Sizes::new(&self.geometry, self.env.law(), self.inodes.unwritten()),
+            sizes: Sizes::new(
+                &self.geometry,
+                self.env.law(),
+                self.inodes.totals().unwritten,
+            ),
             tables: if self.sb.has_tracks() { TABLES_COST } else { 0 },
             geometry: &self.geometry,
             law: self.env.law(),
@@ -91,7 +95,11 @@ impl Core {
 
     /// What follows from the volume's sizes.
     pub fn sizes(&self) -> Sizes<'_> {
-        Sizes::new(&self.geometry, self.env.law(), self.inodes.unwritten())
+        Sizes::new(
+            &self.geometry,
+            self.env.law(),
+            self.inodes.totals().unwritten,
+        )
     }
 }
 

@@ -186,6 +186,17 @@ impl Node {
     }
 }
 
+/// What segments say of all inodes together.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Totals {
+    /// First inode block never used.
+    pub next_block: InodeBlockNo,
+    /// Live inodes.
+    pub live: u64,
+    /// What files have that was never written.
+    pub unwritten: Unwritten,
+}
+
 /// The inodes in memory.
 #[derive(Default)]
 pub(crate) struct Inodes {
@@ -196,12 +207,7 @@ pub(crate) struct Inodes {
     blocks: BTreeMap<InodeBlockNo, InodeBlock>,
     /// Where each directory's next inode comes from.
     hints: NumberMap<Ino, InodeBlockNo>,
-    /// First inode block never used.
-    next_block: InodeBlockNo,
-    /// Live inodes.
-    live: u64,
-    /// What files have that was never written.
-    unwritten: Unwritten,
+    totals: Totals,
     /// An upper bound of what the dirty inode blocks take, in bytes.
     dirty_bytes: u64,
     /// What segments said of inodes whose blocks they did not write.
@@ -229,42 +235,23 @@ pub(crate) fn block_identity(block: InodeBlockNo) -> Identity {
 }
 
 impl Inodes {
-    /// None are in memory, of a volume with `live` inodes, on which `next_block` is the first block that was never used.
-    /// Of those that come, up to `nodes_max` idle ones stay.
-    pub fn new(next_block: InodeBlockNo, live: u64, nodes_max: usize) -> Inodes {
+    /// None are in memory, of a volume of which this is said. Of those that come, up to `nodes_max` idle ones stay.
+    pub fn new(totals: Totals, nodes_max: usize) -> Inodes {
         Inodes {
-            next_block,
-            live,
+            totals,
             nodes_max,
             ..Inodes::default()
         }
     }
 
-    /// First inode block never used.
-    pub fn next_block(&self) -> InodeBlockNo {
-        self.next_block
+    /// What segments say of all inodes together.
+    pub fn totals(&self) -> &Totals {
+        &self.totals
     }
 
-    pub fn set_next_block(&mut self, block: InodeBlockNo) {
-        self.next_block = block;
-    }
-
-    /// Live inodes.
-    pub fn live(&self) -> u64 {
-        self.live
-    }
-
-    pub fn set_live(&mut self, live: u64) {
-        self.live = live;
-    }
-
-    /// What files have that was never written.
-    pub fn unwritten(&self) -> Unwritten {
-        self.unwritten
-    }
-
-    pub fn set_unwritten(&mut self, unwritten: Unwritten) {
-        self.unwritten = unwritten;
+    /// The same, to change it.
+    pub fn totals_mut(&mut self) -> &mut Totals {
+        &mut self.totals
     }
 
     /// An inode, if it is in memory.

@@ -363,7 +363,7 @@ fn first_core(device: &Arc<dyn Device>, sb: &Superblock, env: &Env) -> Result<Co
     let log = LogWriter::new(tail, Ssn(0), Ssn(0)).with_law(law::of_log(&env.law));
     let blocks = Blocks::new(sb.uuid, &geometry, sb.reserved_extents(), 0);
     let mut core = Core::bare(sb.clone(), env, Arc::clone(device), space, log, blocks);
-    core.inodes.set_next_block(InodeBlockNo(1));
+    core.inodes.totals_mut().next_block = InodeBlockNo(1);
     Ok(core)
 }
 

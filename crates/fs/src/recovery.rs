@@ -14,7 +14,7 @@ use crate::core::Core;
 use crate::doubt::Doubt;
 use crate::env::{Env, Surroundings};
 use crate::error::{Corrupt, Error, Needed};
-use crate::inodes::Inodes;
+use crate::inodes::{Inodes, Totals};
 use crate::law::{self, Law, Rules};
 use crate::leftovers::Leftovers;
 use crate::maps::{GROUP, LAZY, LazyMap, Maps, OWNER};
@@ -36,7 +36,7 @@ use loamfs_format::summary::{Record, Unwritten};
 use loamfs_format::superblock::{
     CheckpointRef, DeviceState, RO_COMPATIBLE_SECOND_COPIES, Superblock,
 };
-use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, GroupNo, Ino, InodeBlockNo, Ssn};
+use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, GroupNo, Ino, Ssn};
 use loamfs_log::LogError;
 use loamfs_log::chain::{self, Chain};
 use loamfs_log::loss::Loss;
@@ -292,7 +292,12 @@ fn assemble(
     });
     let said = &last.header.dynamic;
     let idle = settings.shares.idle_inodes();
-    core.inodes = Inodes::new(said.next_inode_block, said.inodes, idle);
+    let totals = Totals {
+        next_block: said.next_inode_block,
+        live: said.inodes,
+        ..Totals::default()
+    };
+    core.inodes = Inodes::new(totals, idle);
     let unwritten = sound(said.unwritten, &core.geometry);
     core.homes().count_unwritten(unwritten);
     core.checkpoints.note_announced(core.sb.features());
@@ -384,7 +389,7 @@ impl Core {
             log,
             maps: Maps::default(),
             blocks,
-            inodes: Inodes::new(InodeBlockNo(0), 0, 4096),
+            inodes: Inodes::new(Totals::default(), 4096),
             atimes: Atimes::default(),
             checkpoints: Checkpoints::new(base, [None; 2]),
             pending: Pending::default(),

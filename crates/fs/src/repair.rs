@@ -75,8 +75,8 @@ impl Volume {
     pub fn repair(&self, repairs: &Repairs) -> Result<(), Error> {
         // What follows counts on.
         self.run(|core| {
-            let live = repairs.inodes.unwrap_or(core.inodes.live());
-            core.inodes.set_live(live);
+            let live = repairs.inodes.unwrap_or(core.inodes.totals().live);
+            core.inodes.totals_mut().live = live;
             Ok(())
         })?;
         // First what is in danger of being overwritten.
@@ -111,8 +111,8 @@ impl Volume {
         }
         self.run(|core| {
             let next = repairs.next_inode_block;
-            let next = next.unwrap_or(core.inodes.next_block());
-            core.inodes.set_next_block(next);
+            let next = next.unwrap_or(core.inodes.totals().next_block);
+            core.inodes.totals_mut().next_block = next;
             Ok(())
         })?;
         self.core().maps.write_anew(repairs.worn.iter().copied());

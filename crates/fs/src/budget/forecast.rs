@@ -74,7 +74,11 @@ impl Forecast<'_> {
     /// The maps' trees, as far as the volume's sizes tell.
     fn shapes(&self) -> Shapes {
         let images = self.maps.lazy_map().len() + self.maps.lazy_map().changed().len();
-        Shapes::of(self.geometry, self.inodes.next_block().0, images as u64)
+        Shapes::of(
+            self.geometry,
+            self.inodes.totals().next_block.0,
+            images as u64,
+        )
     }
 
     /// The same, with the leaves of the largest map: where there are few of them they bound what is dirty.

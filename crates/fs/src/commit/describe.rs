@@ -54,10 +54,10 @@ impl Commit<'_> {
                 .durable_recorded(self.core.log.durable()),
             kind,
             dynamic: Dynamic {
-                inodes: self.core.inodes.live(),
-                next_inode_block: self.core.inodes.next_block(),
+                inodes: self.core.inodes.totals().live,
+                next_inode_block: self.core.inodes.totals().next_block,
                 sealed: self.core.env.now().seconds,
-                unwritten: self.core.inodes.unwritten(),
+                unwritten: self.core.inodes.totals().unwritten,
             },
             extents: Vec::new(),
             records_len: 0,

@@ -52,7 +52,7 @@ impl Inodes {
     /// The next block of which no inode lives. Where the log says one that is in use, it is damaged, and what lives tells.
     fn find_unused_block(&self, maps: &Maps, blocks: &mut Blocks) -> Result<InodeBlockNo, Stop> {
         // The numbers of block 0 are not for everybody.
-        let next = self.next_block.max(InodeBlockNo(1));
+        let next = self.totals.next_block.max(InodeBlockNo(1));
         if next.0 >= INODE_BLOCKS_MAX || self.bits(maps, blocks, next)?.0 == 0 {
             return Ok(next);
         }
@@ -97,14 +97,14 @@ impl Inodes {
             b.set_live(slot_of(ino), true);
             b.touch();
         })?;
-        if block >= self.next_block {
-            self.next_block = InodeBlockNo(block.0 + 1);
+        if block >= self.totals.next_block {
+            self.totals.next_block = InodeBlockNo(block.0 + 1);
         }
         if self.hints.len() >= HINTS_MAX {
             self.hints.clear();
         }
         self.hints.insert(beside, block);
-        self.live += 1;
+        self.totals.live += 1;
         self.nodes.insert(ino, Box::new(node));
         Ok(())
     }
@@ -115,7 +115,7 @@ impl Inodes {
             b.set_live(slot_of(ino), false);
             b.touch();
         })?;
-        self.live = self.live.saturating_sub(1);
+        self.totals.live = self.totals.live.saturating_sub(1);
         self.nodes.remove(&ino);
         self.hints.remove(&ino);
         Ok(())

@@ -47,7 +47,7 @@ impl Reading<'_> {
         ino: Ino,
         units: Range<u64>,
     ) -> Result<BTreeMap<u64, FragAddr>, Stop> {
-        if self.inodes.unwritten().extents == 0 {
+        if self.inodes.totals().unwritten.extents == 0 {
             return Ok(BTreeMap::new());
         }
         let (geometry, per_block) = (self.geometry, self.geometry.block_units());

@@ -150,8 +150,8 @@ impl Volume {
             total: core.sb.present_frags(),
             free,
             available: free.min(available / frag),
-            inodes: core.inodes.live(),
-            inodes_free: (INO_MAX - core.inodes.live()).min(free),
+            inodes: core.inodes.totals().live,
+            inodes_free: (INO_MAX - core.inodes.totals().live).min(free),
         }
     }
 
@@ -183,7 +183,7 @@ impl Volume {
             segment: core.log.tail().ssn,
             durable: core.log.durable(),
             checkpoint: core.checkpoints.last().ssn,
-            inodes: core.inodes.live(),
+            inodes: core.inodes.totals().live,
             images: core.maps.lazy_map().len() as u64,
             settle_time,
             cleaned_frags: core.reclaim.cleaned().frags,

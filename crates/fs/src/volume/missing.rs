@@ -7,7 +7,7 @@ use super::{Ranges, Upkeep};
 use crate::error::Error;
 use crate::scrub::{Listing, Standing};
 use crate::unit::UNIT;
-use loamfs_format::superblock::{DeviceEntry, Superblock};
+use loamfs_format::superblock::DeviceEntry;
 use loamfs_format::text::human;
 use loamfs_format::{Geometry, Ino};
 use loamfs_log::members;
@@ -29,14 +29,58 @@ struct Torn {
     standing: Standing,
 }
 
+/// The devices that are missing, as far as whoever goes on without them looks at what stood there.
+struct Missing<'u>(&'u Upkeep<'u>);
+
 impl Upkeep<'_> {
     /// What is lost with the devices that are missing.
     ///
     /// # Errors
     /// [`Error`]: it cannot be told, since what would tell it is lost too.
     pub fn lost(&self) -> Result<Lost, Error> {
+        Missing(self).lost()
+    }
+
+    /// Gives up what stood on devices that are missing, for good: what is left of it moves, and both copies of the superblock
+    /// say that they leave. When this returns, nothing is there any more.
+    ///
+    /// # Errors
+    /// [`Error::Options`] in words for the user where none is missing, or metadata are lost; as for [`Upkeep::evacuate`].
+    pub fn give_up(&self) -> Result<(), Error> {
+        let refuse = |text: String| Err(Error::Options(text));
+        if self.missing().is_empty() {
+            return refuse("no device of this volume is missing".into());
+        }
+        let missing = Missing(self);
+        let lost = missing.lost()?;
+        if lost.others > 0 {
+            return refuse(format!(
+                "{} of metadata and small files were on what is missing, without which the volume cannot be made whole",
+                human(lost.others)
+            ));
+        }
+        self.leave_missing()?;
+        // What nobody has any more does not move.
+        self.find_leftovers();
+        self.engine().tidy_after(usize::MAX);
+        missing.look(|listing| missing.drop_lost(listing))?;
+        self.vacate(|core| core.sb.leaving_groups(), &mut |_| true)?;
+        Ok(())
+    }
+
+    /// The devices that are missing.
+    pub(super) fn missing(&self) -> Vec<DeviceEntry> {
+        let sb = self.core().sb.clone();
+        members::missing_of(&sb, self.engine().device())
+            .copied()
+            .collect()
+    }
+}
+
+impl Missing<'_> {
+    fn lost(&self) -> Result<Lost, Error> {
         let mut lost = Lost::default();
-        self.look_at_missing(|listing| {
+        self.look(|listing| {
             for standing in listing.blocks {
                 match standing.unit() {
                     None => lost.others += u64::from(standing.fetch.pointer.stored),
@@ -52,47 +96,9 @@ impl Upkeep<'_> {
         Ok(lost)
     }
 
-    /// Gives up what stood on devices that are missing, for good: what is left of it moves, and both copies of the superblock
-    /// say that they leave. When this returns, nothing is there any more.
-    ///
-    /// # Errors
-    /// [`Error::Options`] in words for the user where none is missing, or metadata are lost; as for [`Upkeep::evacuate`].
-    pub fn give_up(&self) -> Result<(), Error> {
-        let refuse = |text: String| Err(Error::Options(text));
-        if self.missing().is_empty() {
-            return refuse("no device of this volume is missing".into());
-        }
-        let lost = self.lost()?;
-        if lost.others > 0 {
-            return refuse(format!(
-                "{} of metadata and small files were on what is missing, without which the volume cannot be made whole",
-                human(lost.others)
-            ));
-        }
-        self.leave_missing()?;
-        // What nobody has any more does not move.
-        self.find_leftovers();
-        self.engine().tidy_after(usize::MAX);
-        self.look_at_missing(|listing| self.drop_lost(listing))?;
-        self.vacate(|core| core.sb.leaving_groups(), &mut |_| true)?;
-        Ok(())
-    }
-
-    /// The devices that are missing.
-    pub(super) fn missing(&self) -> Vec<DeviceEntry> {
-        let sb = self.superblock();
-        members::missing_of(&sb, self.engine().device())
-            .copied()
-            .collect()
-    }
-
-    fn superblock(&self) -> Superblock {
-        self.core().sb.clone()
-    }
-
     /// Bytes that a file has in a unit; one without a name has nothing that anybody could lose.
     fn bytes_in(&self, ino: Ino, unit: u64) -> Result<u64, Error> {
-        let size = self.volume().run(|core| {
+        let size = self.0.volume().run(|core| {
             let inode = core.node(ino)?.inode();
             Ok(if inode.nlink == 0 { 0 } else { inode.size })
         })?;
@@ -100,12 +106,9 @@ impl Upkeep<'_> {
     }
 
     /// Shows what stands on devices that are missing, piece by piece.
-    fn look_at_missing(
-        &self,
-        mut look: impl FnMut(Listing) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        let scrub = self.volume().scrub();
-        for entry in self.missing() {
+    fn look(&self, mut look: impl FnMut(Listing) -> Result<(), Error>) -> Result<(), Error> {
+        let scrub = self.0.volume().scrub();
+        for entry in self.0.missing() {
             let mut at = entry.addr;
             while let Some(range) = scrub.range_from(at).filter(|_| at < entry.extent().end()) {
                 at = range.end();
@@ -121,19 +124,20 @@ impl Upkeep<'_> {
 
     /// Gives up blocks of large files.
     fn drop_lost(&self, listing: Listing) -> Result<(), Error> {
-        let geometry = self.core().geometry;
+        let geometry = self.0.core().geometry;
         let mut whole: Vec<(Ino, Range<u64>)> = Vec::new();
         for ((ino, block), torn) in torn_blocks(listing, &geometry) {
             let cell = torn.standing.cell(&geometry);
             let (extent, owner) = (torn.standing.extent, &torn.standing.owner);
             let of = (extent, owner);
-            let written = self.volume().run(|core| {
+            let written = self.0.volume().run(|core| {
                 let housed = core.mover().units_in(extent, owner, cell)?;
                 Ok(housed.iter().filter(|unit| unit.written).count())
             })?;
             if written > torn.units.len() {
                 let lost = || torn.units.clone();
-                self.volume()
+                self.0
+                    .volume()
                     .run(|core| core.mover().move_without(of, cell, lost()))?;
                 continue;
             }
@@ -144,7 +148,7 @@ impl Upkeep<'_> {
         }
         let bytes = u64::from(geometry.block_size);
         for (ino, blocks) in whole {
-            let file: Ranges<'_> = self.volume().ranges(ino);
+            let file: Ranges<'_> = self.0.volume().ranges(ino);
             file.free(blocks.start * bytes..blocks.end * bytes)?;
         }
         Ok(())

@@ -4,7 +4,7 @@
 //! summaries and nodes of maps, goes with checkpoints.
 
 use super::drive::TRIES;
-use super::{Durability, Engine, Sealer, Upkeep};
+use super::{Durability, Engine, Sealer, Upkeep, Volume};
 use crate::blocks::Stop;
 use crate::core::Core;
 use crate::error::{Corrupt, Error};
@@ -91,22 +91,21 @@ impl Upkeep<'_> {
         tell: &mut dyn FnMut(u64) -> bool,
     ) -> Result<bool, Error> {
         vacate(self.engine(), which, tell).map_err(|error| match error {
-            Error::Corrupt(cause) => self.in_the_way(cause).into(),
+            Error::Corrupt(cause) => in_the_way(self.volume(), cause).into(),
             error => error,
         })
     }
+}
 
-    fn in_the_way(&self, cause: Corrupt) -> Corrupt {
-        let path = cause
-            .owner()
-            .and_then(|ino| self.volume().path_of(ino).ok()?);
-        match path {
-            Some(path) => Corrupt::InTheWay {
-                path: format!("/{}", shown(&path)),
-                cause: Box::new(cause),
-            },
-            None => cause,
-        }
+/// Damage that keeps something from moving, with the path of the file whose it is.
+fn in_the_way(volume: &Volume, cause: Corrupt) -> Corrupt {
+    let path = cause.owner().and_then(|ino| volume.path_of(ino).ok()?);
+    match path {
+        Some(path) => Corrupt::InTheWay {
+            path: format!("/{}", shown(&path)),
+            cause: Box::new(cause),
+        },
+        None => cause,
     }
 }
 

@@ -184,7 +184,7 @@ impl Homes<'_> {
         let (before, after) = change.unwritten();
         if before != after {
             let now = |all: u64, before: u64, after: u64| (all + after).saturating_sub(before);
-            let all = self.inodes.unwritten();
+            let all = self.inodes.totals().unwritten;
             self.count_unwritten(Unwritten {
                 extents: now(all.extents, before.extents, after.extents),
                 frags: now(all.frags, before.frags, after.frags),
@@ -195,7 +195,7 @@ impl Homes<'_> {
 
     /// So much was never written; what its checksums will take is kept free.
     pub fn count_unwritten(&mut self, count: Unwritten) {
-        self.inodes.set_unwritten(count);
+        self.inodes.totals_mut().unwritten = count;
         let sizes = Sizes::new(self.geometry, self.law, count);
         self.space
             .placement()
