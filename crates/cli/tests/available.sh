@@ -54,7 +54,7 @@ about "$left" "$(fill rest)" $((64 * mib)) "behind what is allocated"
 ok "and written"
 rm "$mnt/allocated" "$mnt/rest"
 sync -f "$mnt"
-# Until the log has gone on, half a segment more may be shown than of the empty volume.
+# As one of data, a group in which a superblock stands counts with both of its parts; once it is free again, with the longer one.
 is_back() {
     local now
     now=$(shown)
