@@ -32,6 +32,14 @@ pub enum Access {
 }
 
 impl Access {
+    /// To read a volume, or what there is of it.
+    pub const fn reading(degraded: bool) -> Self {
+        match degraded {
+            true => Self::Degraded,
+            false => Self::Read,
+        }
+    }
+
     /// Whether nothing is written.
     const fn is_reading(self) -> bool {
         matches!(self, Self::Read | Self::Degraded)
@@ -50,10 +58,7 @@ pub struct Reading {
 impl Reading {
     /// What is wanted of the volume.
     pub const fn access(self) -> Access {
-        match self.degraded {
-            true => Access::Degraded,
-            false => Access::Read,
-        }
+        Access::reading(self.degraded)
     }
 }
 

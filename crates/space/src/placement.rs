@@ -37,13 +37,18 @@ pub(crate) struct PlacementState {
     /// Free groups that the log takes last: data that wait were admitted for them.
     kept_for_data: u64,
     /// By anchor: where the last extent of data ends that was found for it.
-    data_ends: BTreeMap<GroupNo, FragAddr>,
-    /// Where the last extent of data ends that was found for any.
-    data_end: Option<FragAddr>,
-    /// The same two of what was to stand on fast devices.
-    fast_ends: BTreeMap<GroupNo, FragAddr>,
-    /// See above.
-    fast_end: Option<FragAddr>,
+    data: Ends,
+    /// The same of what was to stand on fast devices.
+    fast: Ends,
+}
+
+/// Where extents of data end that were found last.
+#[derive(Clone, Debug, Default)]
+struct Ends {
+    /// For each anchor.
+    near: BTreeMap<GroupNo, FragAddr>,
+    /// For any.
+    last: Option<FragAddr>,
 }
 
 /// Looks for places.
@@ -133,18 +138,18 @@ impl<'a> Placement<'a> {
             return self.find_home(blocks);
         }
         let kept = self.state.kept_for_log;
-        let (ends, end) = match tier {
-            Tier::Fast => (&mut self.state.fast_ends, &mut self.state.fast_end),
-            Tier::Auto | Tier::Slow => (&mut self.state.data_ends, &mut self.state.data_end),
+        let ends = match tier {
+            Tier::Fast => &mut self.state.fast,
+            Tier::Auto | Tier::Slow => &mut self.state.data,
         };
         let begun = data::Begun {
-            near: ends.get(&anchor).copied(),
-            last: *end,
+            near: ends.near.get(&anchor).copied(),
+            last: ends.last,
         };
         let found = data::Search::new(self.groups, (tier, kept), blocks, goal, anchor).find(begun);
         if let FoundSpace::Run(extent) = &found {
-            ends.insert(anchor, extent.end());
-            *end = Some(extent.end());
+            ends.near.insert(anchor, extent.end());
+            ends.last = Some(extent.end());
         }
         found
     }
@@ -163,7 +168,7 @@ impl<'a> Placement<'a> {
 
     /// Fragments behind the last extent of blocks of large files, in the group of the log that they fill.
     pub(crate) fn home_room(groups: &Groups, state: &PlacementState) -> u64 {
-        let Some(end) = state.data_end else {
+        let Some(end) = state.data.last else {
             return 0;
         };
         let layout = groups.layout();
@@ -177,7 +182,7 @@ impl<'a> Placement<'a> {
 
     /// Looks for an extent of at most `blocks` blocks in the group of the log that they fill, or in the next one.
     fn find_home(&mut self, blocks: u64) -> FoundSpace {
-        let end = self.state.data_end.unwrap_or(FragAddr(0));
+        let end = self.state.data.last.unwrap_or(FragAddr(0));
         // What is moved out of groups may take of what is kept, as the mover may.
         let kept = match self.groups.has_closed() {
             true => self.state.kept_for_log / 2,
@@ -185,7 +190,7 @@ impl<'a> Placement<'a> {
         };
         let found = home::Search::new(self.groups, kept, blocks).find(end);
         if let FoundSpace::Run(extent) = &found {
-            self.state.data_end = Some(extent.end());
+            self.state.data.last = Some(extent.end());
         }
         found
     }

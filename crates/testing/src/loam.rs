@@ -20,25 +20,19 @@ use crate::without::Without;
 /// The moment at which every test begins.
 const EPOCH: u32 = 1_700_000_000;
 
-/// Kinds of volumes: a name, a profile, and whether segments say what changed in inodes (rule 16).
-const KINDS: [(&str, &str, bool); 4] = [
-    (VOLUMES[0], PROFILES[0], false),
-    (VOLUMES[1], PROFILES[1], false),
-    (VOLUMES[2], PROFILES[0], true),
-    (VOLUMES[3], PROFILES[1], true),
-];
-/// Their names.
+/// Behind the name of a profile: segments say what changed in inodes (rule 16).
+const WITH_DELTAS: &str = "-deltas";
+/// Kinds of volumes.
 pub const VOLUMES: [&str; 4] = [PROFILES[0], PROFILES[1], DELTAS, "lfs-deltas"];
 /// Volumes of the first profile with deltas.
 pub const DELTAS: &str = "hfs-deltas";
 
 /// The options that volumes of some kind are made with, beside those of their sizes.
 pub fn options_of(volumes: &str) -> MkfsOptions {
-    let named = KINDS.iter().find(|(name, ..)| *name == volumes);
-    let (profile, deltas) = named.map_or((volumes, false), |(_, of, has)| (*of, *has));
+    let with_deltas = volumes.strip_suffix(WITH_DELTAS);
     MkfsOptions {
-        profile: profile.to_owned(),
-        deltas,
+        profile: with_deltas.unwrap_or(volumes).to_owned(),
+        deltas: with_deltas.is_some(),
         ..MkfsOptions::default()
     }
 }

@@ -7,11 +7,35 @@ use loamfs_device::{
 };
 use loamfs_format::superblock::DeviceKind;
 use loamfs_fs::members::{Candidate, join};
-use loamfs_fs::{Error, LogError, MkfsOptions, NewDevice};
+use loamfs_fs::{Env, Error, LogError, MkfsOptions, NewDevice};
 
 use crate::geometry::Geometry;
 use crate::loam::{Loam, check_device, format_env, options_of};
 use crate::subject::{Opening, Outcome, Subject, System};
+
+/// A volume on a fast device and a slow one of so many bytes, in memory.
+///
+/// # Errors
+/// Why there is none.
+pub fn fast_and_slow(bytes: [u64; 2]) -> Result<Arc<dyn Device>, Error> {
+    let [fast, slow] = bytes.map(|bytes| Arc::new(MemoryDevice::new(bytes)) as Arc<dyn Device>);
+    let new = |device: &Arc<dyn Device>, kind| NewDevice {
+        device: Arc::clone(device),
+        kind,
+    };
+    let devices = [new(&fast, DeviceKind::Fast), new(&slow, DeviceKind::Slow)];
+    loamfs_fs::mkfs_on(&devices, &MkfsOptions::default(), &Env::fixed(1))?;
+    joined([("fast", fast), ("slow", slow)])
+}
+
+/// The volume on two devices, by their names.
+fn joined(devices: [(&str, Arc<dyn Device>); 2]) -> Result<Arc<dyn Device>, Error> {
+    let [first, other] = devices.map(|(name, device)| Candidate {
+        name: name.into(),
+        device,
+    });
+    Ok(join(&first, &[other]).map_err(LogError::from)?)
+}
 
 /// Two devices instead of one.
 #[derive(Clone, Debug, Default)]
@@ -48,12 +72,7 @@ impl Pair {
     /// Why they are none.
     pub fn joined(&self, device: &Arc<dyn Device>) -> Result<Arc<dyn Device>, Error> {
         let [fast, slow] = self.parts(device)?;
-        let candidate = |name: &str, device| Candidate {
-            name: name.into(),
-            device,
-        };
-        let joined = join(&candidate("slow", slow), &[candidate("fast", fast)]);
-        Ok(joined.map_err(LogError::from)?)
+        joined([("slow", slow), ("fast", fast)])
     }
 }
 

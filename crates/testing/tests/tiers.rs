@@ -6,13 +6,12 @@ use loamfs_check::{Options, Severity, check};
 use loamfs_device::{Device, MemoryDevice};
 use loamfs_format::Ino;
 use loamfs_format::group::Role;
-use loamfs_format::superblock::DeviceKind;
-use loamfs_fs::members::{Candidate, join};
 use loamfs_fs::{
-    Arranged, Arranging, Env, Error, MkfsOptions, NewDevice, NewInode, OpenOptions, Place,
-    ROOT_INO, TIER, Tier, Volume, mkfs, mkfs_on, superblocks,
+    Arranged, Arranging, Env, Error, MkfsOptions, NewInode, OpenOptions, Place, ROOT_INO, TIER,
+    Tier, Volume, mkfs, superblocks,
 };
 use loamfs_testing::files::content;
+use loamfs_testing::pair::fast_and_slow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,18 +21,7 @@ const LARGE: usize = 300_000;
 
 /// A fast device of so many bytes, and a slow one of four times as many.
 fn pair(fast: u64) -> Arc<dyn Device> {
-    let devices = [fast, 4 * fast].map(|bytes| Arc::new(MemoryDevice::new(bytes)));
-    let new = |index: usize, kind| NewDevice {
-        device: Arc::clone(&devices[index]) as _,
-        kind,
-    };
-    let kinds = [new(0, DeviceKind::Fast), new(1, DeviceKind::Slow)];
-    mkfs_on(&kinds, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
-    let candidate = |index: usize| Candidate {
-        name: format!("disk{index}"),
-        device: Arc::clone(&devices[index]) as _,
-    };
-    join(&candidate(0), &[candidate(1)]).unwrap()
+    fast_and_slow([fast, 4 * fast]).unwrap()
 }
 
 fn open(device: &Arc<dyn Device>) -> Volume {

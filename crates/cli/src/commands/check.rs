@@ -109,11 +109,7 @@ impl CheckArgs {
     ///
     /// If there is no volume, or it is in use.
     pub fn run(self) -> Result<u8, Failure> {
-        let access = match self.degraded {
-            true => Access::Degraded,
-            false => Access::Read,
-        };
-        let device = open_device(&self.device, access)?;
+        let device = open_device(&self.device, Access::reading(self.degraded))?;
         self.refuse_none(&device)?;
         let report = self.examine(&device);
         drop(device);

@@ -15,6 +15,7 @@
 //! - `place INODE WORD`: a directory, and where small files of it go: `progress FILES 0` now and then; `done`, the number of
 //!   directories that say so now, of files that were moved and of their bytes, and 1 if room ran out; it ends early if the client
 //!   hangs up;
+//! - `on INODE WORD`: the same of large files, and on which devices they go; room that ran out is room there;
 //! - `scrub start RATE WORD`, a rate of 0 for none, `anew` or `on`; `scrub stop`; `scrub status`: how far a scrub is then, and
 //!   what it found, as JSON;
 //! - `trim START LENGTH LEAST`, in bytes: `progress DONE TOTAL` now and then; `done` and how many bytes the device was
