@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use loamfs_device::{Device, FileDevice};
-use loamfs_format::superblock::Superblock;
+use loamfs_format::superblock::{DeviceKind, Superblock};
 use loamfs_fs::members::{Candidate, join, join_without, leading};
-use loamfs_fs::{LogError, superblocks};
+use loamfs_fs::{Env, LogError, superblocks};
 
 use crate::failure::Failure;
 use crate::report::Identity;
+use crate::signatures;
 use crate::text::shown_path;
 
 /// Devices that the command line names for the command.
@@ -35,6 +36,29 @@ pub fn set_named(paths: Vec<PathBuf>) {
 /// What the command line names.
 pub fn named() -> &'static [PathBuf] {
     NAMED.get().map_or(&[], Vec::as_slice)
+}
+
+/// Adds a device to the volume on `first` and `others`. What it held goes when nothing can refuse it any more. Returns the volume's
+/// size before and after, in bytes.
+///
+/// # Errors
+///
+/// Why it cannot join; then it is as it was.
+pub fn add(
+    first: &Candidate,
+    others: &[Candidate],
+    new: (&Candidate, DeviceKind),
+) -> Result<(u64, u64), loamfs_fs::Error> {
+    let env = Env::system();
+    loamfs_fs::may_join(first, others, new, &env)?;
+    wipe_signatures(&new.0.device)?;
+    loamfs_fs::add(first, others, new, &env)
+}
+
+fn wipe_signatures(device: &Arc<dyn Device>) -> Result<(), loamfs_fs::Error> {
+    let found = signatures::find(device)?;
+    signatures::wipe(device, &found)?;
+    Ok(device.flush()?)
 }
 
 /// The whole volume of which `device`, at `path`, is one: the `others` that were named are opened first, and where some are

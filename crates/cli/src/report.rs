@@ -260,7 +260,7 @@ impl Report {
         lines.extend(self.trouble_lines());
         lines.extend(self.volume_lines());
         let mut lines: Vec<String> = lines.iter().map(|line| wrapped(line, INDENT)).collect();
-        if self.devices().as_array().is_some_and(|all| !all.is_empty()) {
+        if self.has_several() {
             lines.extend(self.device_lines());
         }
         lines.extend(self.request_lines());
@@ -512,6 +512,11 @@ impl Report {
     /// The devices of several.
     pub fn devices(&self) -> Value {
         self.value("/devices")
+    }
+
+    /// Whether it is on several devices.
+    pub fn has_several(&self) -> bool {
+        self.devices().as_array().is_some_and(|all| !all.is_empty())
     }
 
     /// What it says of the device of this number, if the volume has it.

@@ -534,3 +534,24 @@ fn the_stress_test_refuses_bad_arguments() {
         assert!(output.stdout.is_empty(), "{arguments:?}");
     }
 }
+
+/// A device that cannot join a volume keeps what it holds, though `--force` allows to overwrite it.
+#[test]
+fn a_device_that_cannot_join_is_as_it_was() {
+    let volume = Place::volume();
+    let short = Place::blank(200 << 10);
+    // As an ext4 file system begins.
+    short.file().write_all_at(&[0x53, 0xef], 0x438).unwrap();
+    let before = fs::read(&short.image).unwrap();
+    let [image, new] = [&volume.image, &short.image].map(|path| path.to_str().unwrap());
+    let refused = loamfs(&["device", "add", "--force", image, new]);
+    assert_eq!(refused.status.code(), Some(USAGE), "{refused:?}");
+    assert_eq!(fs::read(&short.image).unwrap(), before);
+    // One that can is overwritten.
+    short.file().set_len(32 << 20).unwrap();
+    let refused = loamfs(&["device", "add", image, new]);
+    assert_eq!(refused.status.code(), Some(CANNOT_CREATE), "{refused:?}");
+    let added = loamfs(&["device", "add", "--force", image, new]);
+    assert!(added.status.success(), "{added:?}");
+    assert_eq!(fs::read(&short.image).unwrap()[0x438..0x43a], [0, 0]);
+}

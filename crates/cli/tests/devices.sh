@@ -356,10 +356,17 @@ done" ] || fail "an open file was cut off"
 expect 64 "$loamfs" device add "$mnt" "$new"
 said "is a device of this volume already"
 truncate -s 200K "$work/short.img"
-expect 64 "$loamfs" device add "$mnt" "$work/short.img"
+printf '\123\357' | dd of="$work/short.img" bs=1 seek=$((0x438)) conv=notrunc status=none
+before=$(sha256sum <"$work/short.img")
+expect 64 "$loamfs" device add --force "$mnt" "$work/short.img"
 said "too little for a group"
+[ "$(sha256sum <"$work/short.img")" = "$before" ] || fail "what cannot join was wiped"
+before=$(stat -c %s "$image")
 expect 64 "$loamfs" grow --size 1G "$mnt"
 said "is for a volume of one device"
+[ "$(stat -c %s "$image")" = "$before" ] || fail "the image was extended all the same"
+expect 0 "$loamfs" trim "$mnt"
+said "trimmed"
 expect 64 "$loamfs" device replace "$mnt" "$new" "$new"
 said "name another one"
 expect 64 "$loamfs" device remove "$mnt" "$work/backup.img"

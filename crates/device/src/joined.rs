@@ -348,6 +348,7 @@ impl Device for JoinedDevice {
         outcome
     }
 
+    /// Tells each device of its part. All are told, also when one fails.
     fn discard(&self, ranges: &[(u64, u64)]) -> Result<(), DeviceError> {
         let mut below = vec![Vec::new(); self.members.len()];
         for &(offset, len) in ranges {
@@ -360,13 +361,14 @@ impl Device for JoinedDevice {
                 }
             }
         }
+        let mut outcome = Ok(());
         let touched = self.members.iter().zip(below);
         for (member, ranges) in touched.filter(|(_, ranges)| !ranges.is_empty()) {
             let told = member.device.discard(&ranges);
             member.unflushed.note();
-            told.map_err(|error| member.named(error))?;
+            outcome = outcome.and(told.map_err(|error| member.named(error)));
         }
-        Ok(())
+        outcome
     }
 
     fn counters(&self) -> Counters {

@@ -62,6 +62,16 @@ pub struct Timestamp {
     pub nanos: u32,
 }
 
+impl Timestamp {
+    /// Most nanoseconds.
+    pub const NANOS_MAX: u32 = 999_999_999;
+
+    /// Whether it is one: an inode with another one cannot be read.
+    pub const fn is_valid(self) -> bool {
+        self.nanos <= Self::NANOS_MAX
+    }
+}
+
 /// Where an inode keeps its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
@@ -445,10 +455,9 @@ impl Inode {
                 seconds: raw.seconds[i].get().cast_signed(),
                 nanos: raw.nanos[i].get(),
             };
-            if t.nanos < 1_000_000_000 {
-                Ok(t)
-            } else {
-                Err(InodeError::Time)
+            match t.is_valid() {
+                true => Ok(t),
+                false => Err(InodeError::Time),
             }
         };
         let body_len = usize::from(raw.body_len.get());

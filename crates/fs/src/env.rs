@@ -163,9 +163,11 @@ impl Surroundings {
         self.config = config;
     }
 
-    /// The time of day.
+    /// The time of day, which is one that inodes may have, whatever the clock says.
     pub fn now(&self) -> Timestamp {
-        self.clock.now()
+        let Timestamp { seconds, nanos } = self.clock.now();
+        let nanos = nanos.min(Timestamp::NANOS_MAX);
+        Timestamp { seconds, nanos }
     }
 
     /// The time since some moment in the past.

@@ -17,6 +17,10 @@ use loamfs_log::superblocks::Copies;
 use loamfs_log::{members, superblocks};
 use std::sync::Arc;
 
+/// Why a volume of several devices is given no size.
+pub const SIZE_OF_SEVERAL: &str =
+    "--size is for a volume of one device; of several each is used whole";
+
 /// Makes the volume on a device larger: `size` bytes, or all that the device has. Of several devices each that has become longer
 /// is used whole, as far as no other one's addresses follow. Returns the volume's size before and after, in bytes; when it has
 /// that size already nothing changes.
@@ -100,8 +104,7 @@ fn resized(old: &Superblock, size: Option<u64>, device: &dyn Device) -> Result<S
         (false, _) => one_resized(old, size, device.size())?,
         (true, None) => several_resized(old, device.members()),
         (true, Some(_)) => {
-            let text = "--size is for a volume of one device; of several each is used whole";
-            return Err(Error::Options(text.into()));
+            return Err(Error::Options(SIZE_OF_SEVERAL.into()));
         }
     };
     match grown.geometry.validate() {

@@ -62,14 +62,14 @@ pub use access::Access;
 pub use budget::worst_case;
 pub use env::{Clock, Env, ManualClock, SystemClock};
 pub use error::{Corrupt, Error, Needed};
-pub use grow::grow;
+pub use grow::{SIZE_OF_SEVERAL, grow};
 pub use loamfs_format::inode::{Placement, ROOT_INO, Tier};
 pub use loamfs_format::superblock::{DeviceKind, DiskFigures, ScrubMark};
 pub use loamfs_format::{GroupNo, Ino};
 pub use loamfs_log::loss::Loss;
 pub use loamfs_log::{LogError, MembersError, members, superblocks};
 pub use loamfs_space::CleaningPolicy;
-pub use membership::{add, remove_emptied, remove_missing};
+pub use membership::{add, may_join, remove_emptied, remove_missing};
 pub use mkfs::{MkfsOptions, NewDevice, PROFILES, VOLUME_MIN, mkfs, mkfs_on};
 pub use ownership::Ownership;
 pub use patience::{WouldWait, without_waiting};
@@ -80,6 +80,6 @@ pub use shrink::shrink;
 pub use types::*;
 pub use volume::{
     Arranged, Arranging, Cleaned, Damaged, Durability, Info, Lost, MemberInfo, OpenOptions, Ranges,
-    Scrub, Scrubbed, Upkeep, Volume, Xattrs,
+    Scrub, Scrubbed, Trimmed, Upkeep, Volume, Xattrs,
 };
 pub use xattrs::{PLACEMENT, TIER};

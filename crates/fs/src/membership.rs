@@ -16,7 +16,7 @@ use loamfs_format::superblock::{
 use loamfs_format::text::human;
 use loamfs_format::{Extent, FragAddr, GroupNo};
 use loamfs_log::members::{self, Candidate, join_those_in};
-use loamfs_log::superblocks;
+use loamfs_log::superblocks::{self, Copies};
 use std::sync::Arc;
 
 /// Adds a device to the volume on `first` and `others`. Returns all of them as one device, and the volume's size before and
@@ -30,17 +30,9 @@ pub fn add(
     new: (&Candidate, DeviceKind),
     env: &Env,
 ) -> Result<(u64, u64), Error> {
-    let (new, kind) = new;
-    let volume = joined(first, others)?;
     let mut random = Random::new(env.seed);
-    // What cannot be is refused before anything is written.
-    with_entry(
-        &superblocks::read(volume.as_ref())?.newest,
-        new,
-        kind,
-        &mut random,
-    )?;
-    let copies = closed(&volume, env)?;
+    let (volume, copies) = ready(first, others, new, env, &mut random)?;
+    let (new, kind) = new;
     let (table, entry) = with_entry(&copies.newest, new, kind, &mut random)?;
     // What an earlier volume has left there must not pass for a copy of this one.
     members::wipe(new.device.as_ref())?;
@@ -50,6 +42,35 @@ pub fn add(
     let others = [others, std::slice::from_ref(new)].concat();
     reopened(&joined(first, &others)?, env)?;
     Ok((bytes(&copies.newest), bytes(&table)))
+}
+
+/// That [`add`] would add this device: whoever has to change it for that asks first. The volume is recovered and closed, and
+/// nothing is written to the new device.
+///
+/// # Errors
+/// As for [`add`].
+pub fn may_join(
+    first: &Candidate,
+    others: &[Candidate],
+    new: (&Candidate, DeviceKind),
+    env: &Env,
+) -> Result<(), Error> {
+    ready(first, others, new, env, &mut Random::new(env.seed)).map(drop)
+}
+
+/// The volume, recovered and closed, and its superblocks. A device that cannot join is refused before anything is written.
+fn ready(
+    first: &Candidate,
+    others: &[Candidate],
+    (new, kind): (&Candidate, DeviceKind),
+    env: &Env,
+    random: &mut Random,
+) -> Result<(Arc<dyn Device>, Copies), Error> {
+    let volume = joined(first, others)?;
+    let newest = superblocks::read(volume.as_ref())?.newest;
+    with_entry(&newest, new, kind, random)?;
+    let copies = closed(&volume, env)?;
+    Ok((volume, copies))
 }
 
 /// Takes devices out of the volume that were emptied, and wipes what they say of it. Returns the volume's size before and after,

@@ -143,6 +143,24 @@ pub struct SetAttr {
     pub ctime: Option<Timestamp>,
 }
 
+impl SetAttr {
+    /// Whether an inode may have these times.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a second or more of nanoseconds.
+    pub fn check_times(&self) -> Result<(), Error> {
+        let at = |time: Option<SetTime>| match time {
+            Some(SetTime::At(time)) => Some(time),
+            _ => None,
+        };
+        let times = [at(self.atime), at(self.mtime), self.ctime];
+        match times.into_iter().flatten().all(Timestamp::is_valid) {
+            true => Ok(()),
+            false => Err(Error::Invalid("a time has a second or more of nanoseconds")),
+        }
+    }
+}
+
 /// Flags of rename, as renameat2(2) has them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RenameFlags {

@@ -38,6 +38,7 @@ mod upkeep;
 mod vacating;
 mod xattrs;
 
+pub use discard::Trimmed;
 pub(crate) use drive::{TRIES, load_groups};
 pub use emptying::Cleaned;
 pub(crate) use flight::write_segment;

@@ -6,8 +6,8 @@ mod common;
 use common::{made, open};
 use loamfs_device::{Device, Effect, FaultyDevice, IoKind, Op, Rule};
 use loamfs_fs::{
-    Env, Error, Ino, ManualClock, NewInode, OpenOptions, ROOT_INO, RenameFlags, SetAttr, Shared,
-    Volume, XattrMode,
+    Env, Error, Ino, ManualClock, NewInode, OpenOptions, ROOT_INO, RenameFlags, SetAttr, SetTime,
+    Shared, Timestamp, Volume, XattrMode,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -265,6 +265,55 @@ fn names_attributes_and_truncates() {
     assert_eq!(volume.xattrs(a).list().unwrap().len(), 2);
     let s = volume.lookup(ROOT_INO, b"s").unwrap().ino;
     assert_eq!(volume.readlink(s).unwrap(), [b'x'; 1000]);
+}
+
+#[test]
+fn a_time_that_is_none_is_refused_before_anything_changes() {
+    let device = made(64 << 20);
+    let volume = open(&device);
+    let ino = volume.create(ROOT_INO, b"file", &NEW).unwrap().ino;
+    volume.write(ino, 0, &pattern(100, 1)).unwrap();
+    let before = volume.getattr(ino).unwrap();
+    let time = Timestamp {
+        seconds: 5,
+        nanos: 1_000_000_000,
+    };
+    let size = SetAttr {
+        size: Some(0),
+        ..SetAttr::default()
+    };
+    let refused = [
+        SetAttr {
+            atime: Some(SetTime::At(time)),
+            ..size
+        },
+        SetAttr {
+            mtime: Some(SetTime::At(time)),
+            ..size
+        },
+        SetAttr {
+            ctime: Some(time),
+            ..size
+        },
+    ];
+    for set in refused {
+        let set = volume.setattr(ino, &set);
+        assert!(matches!(set, Err(Error::Invalid(_))), "{set:?}");
+        assert_eq!(volume.getattr(ino).unwrap(), before);
+    }
+    let last = Timestamp {
+        nanos: 999_999_999,
+        ..time
+    };
+    let set = SetAttr {
+        mtime: Some(SetTime::At(last)),
+        ..SetAttr::default()
+    };
+    volume.setattr(ino, &set).unwrap();
+    volume.close().unwrap();
+    let volume = open(&device);
+    assert_eq!(volume.getattr(ino).unwrap().mtime, last);
+    assert_eq!(volume.read(ino, 0, 200).unwrap(), pattern(100, 1));
 }
 
 /// What is old is committed by age, and what is not is not, whatever somebody sets the clock to.

@@ -1,12 +1,14 @@
 //! Volumes of several devices.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use loamfs_device::{Device, Effect, FaultyDevice, IoKind, MemoryDevice, Op, Rule, read_exact};
+use loamfs_device::{
+    Device, DeviceError, Effect, FaultyDevice, IoKind, MemoryDevice, Op, Rule, read_exact,
+};
 use loamfs_format::superblock::{DeviceKind, PROBES, SIZE};
 use loamfs_fs::members::{Candidate, join};
 use loamfs_fs::{
     Env, Error, LogError, MkfsOptions, NewDevice, NewInode, OpenOptions, ROOT_INO, Volume, grow,
-    mkfs_on,
+    may_join, mkfs_on,
 };
 use std::sync::Arc;
 
@@ -221,6 +223,90 @@ fn what_cannot_be_made_is_refused() {
     assert!(refused(&little, &usual).contains("too few for a group"));
     let first = [device(8 << 20), device(64 << 20)];
     assert!(refused(&first, &usual).contains("the first device must hold"));
+}
+
+/// Devices that can discard do, though another one cannot, which is named.
+#[test]
+fn what_one_device_cannot_discard_the_others_do() {
+    let stand = Stand::new(32 << 20, 64 << 20);
+    let deaf = Arc::new(FaultyDevice::new(Arc::clone(&stand.ssd) as _));
+    deaf.set_rules(vec![Rule::on(Op::Discard, Effect::Lost)]);
+    let mut candidates = stand.candidates();
+    candidates[1].device = Arc::clone(&deaf) as _;
+    let [first, others @ ..] = &candidates;
+    let device = join(first, others).unwrap();
+    let volume = Volume::open(device, &OpenOptions::default(), Env::fixed(2)).unwrap();
+    let members = volume.info().members;
+    let ssd = members.iter().find(|member| member.name == "ssd").unwrap();
+    let bytes = |disk: &Arc<MemoryDevice>| disk.counters().discard_bytes();
+    let trim = |start| {
+        volume
+            .upkeep()
+            .trim_telling(start, 32 << 20, 0, &mut |_, _| {})
+    };
+    let whole = volume
+        .upkeep()
+        .trim_telling(0, u64::MAX, 0, &mut |_, _| {})
+        .unwrap();
+    assert_eq!(whole.unable, [ssd.entry.device]);
+    assert_eq!(whole.bytes, 96 << 20, "all that the disks have");
+    assert_eq!(
+        stand.disks.iter().map(bytes).sum::<u64>(),
+        whole.bytes,
+        "each disk was told"
+    );
+    // Where nobody can, that is an error, as on one device.
+    assert!(matches!(trim(0), Err(Error::Unsupported)));
+    assert_eq!(trim(32 << 20).unwrap().unable, Vec::<u32>::new());
+    // One that fails keeps nothing from the others, and is the error.
+    deaf.set_rules(vec![Rule::on(Op::Discard, Effect::Fail)]);
+    let told = stand.disks.each_ref().map(bytes);
+    let device = join(first, others).unwrap();
+    let failed = device.discard(&[(16 << 20, 64 << 20)]);
+    assert!(matches!(failed, Err(DeviceError::Member { .. })));
+    assert!(stand.disks.each_ref().map(bytes) > told);
+}
+
+/// A device that cannot join is as it was, and so is one that is asked for a volume that cannot be opened.
+#[test]
+fn whether_a_device_may_join_is_known_before_it_is_written() {
+    let stand = Stand::new(32 << 20, 64 << 20);
+    let [first, others @ ..] = stand.candidates();
+    let new = |bytes| {
+        let device = Arc::new(MemoryDevice::new(bytes));
+        device.poke(0, &[7; 8192]).unwrap();
+        device
+    };
+    let candidate = |device: &Arc<MemoryDevice>| Candidate {
+        name: "new".into(),
+        device: Arc::clone(device) as _,
+    };
+    let env = Env::fixed(7);
+    let little = new(1 << 20);
+    let refused = may_join(
+        &first,
+        &others,
+        (&candidate(&little), DeviceKind::Slow),
+        &env,
+    );
+    assert!(matches!(refused, Err(Error::Options(_))), "{refused:?}");
+    let enough = new(64 << 20);
+    let join = (&candidate(&enough), DeviceKind::Slow);
+    may_join(&first, &others, join, &env).unwrap();
+    // The first checkpoint's summary, and its copy: the volume is damaged.
+    for offset in [64 << 10, 8 << 20] {
+        let sb = stand.ssd.peek(offset, SIZE).unwrap();
+        let addr = u64::from_le_bytes(sb[128..136].try_into().unwrap());
+        let fragment = u32::from_le_bytes(sb[72..76].try_into().unwrap());
+        let at = addr * u64::from(fragment);
+        stand.ssd.poke(at, &vec![0; 64 << 10]).unwrap();
+    }
+    let refused = may_join(&first, &others, join, &env);
+    assert!(matches!(refused, Err(Error::Log(_))), "{refused:?}");
+    for device in [little, enough] {
+        assert_eq!(device.peek(0, 8192).unwrap(), [7; 8192]);
+        assert_eq!(device.counters().total().writes, 0);
+    }
 }
 
 /// A device that cannot be told that another one is to leave, or is to stay: nothing has changed, and all belong together still.

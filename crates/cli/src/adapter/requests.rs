@@ -137,6 +137,7 @@ impl Filesystem for Adapter {
             mtime: set.mtime.map(convert::set_time),
             ctime: set.ctime.map(time_from_fuse),
         };
+        self.answer("setattr", ino, set.check_times())?;
         if set.uid.is_some() || set.gid.is_some() || set.size.is_some() {
             self.drop_capability(ino)?;
         }

@@ -226,7 +226,7 @@ impl DeviceArgs {
         let device = self.open_new(new, report)?;
         let (first, others) = self.candidates(members::named())?;
         let new = candidate(new, device);
-        loamfs_fs::add(&first, &others, (&new, kind), &Env::system())
+        members::add(&first, &others, (&new, kind))
             .map_err(|error| Failure::volume(&self.volume, &error))
     }
 
@@ -246,7 +246,7 @@ impl DeviceArgs {
         Ok((report.bytes(), after.bytes()))
     }
 
-    /// Opens a device that is to join, without what it seems to hold.
+    /// Opens a device that is to join. What it seems to hold is there until nothing can refuse it any more.
     fn open_new(&self, path: &Path, report: &Report) -> Result<Arc<FileDevice>, Failure> {
         if member_of(report, path).is_some() {
             return Err(Failure::usage(format!(
@@ -275,8 +275,6 @@ impl DeviceArgs {
                 ),
             ));
         }
-        signatures::wipe(&plain, &found).map_err(failed)?;
-        plain.flush().map_err(failed)?;
         Ok(device)
     }
 

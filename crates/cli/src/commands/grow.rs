@@ -8,7 +8,7 @@ use clap::Args;
 use loamfs_console::size::{human, parse_units};
 use loamfs_device::{Device, FileDevice};
 use loamfs_format::superblock::UNIT_SIZE;
-use loamfs_fs::{Env, OpenOptions, Volume};
+use loamfs_fs::{Env, OpenOptions, SIZE_OF_SEVERAL, Volume};
 use loamfs_fuse::MountEntry;
 
 use super::mkfs::refuse_mounted;
@@ -71,6 +71,9 @@ impl GrowArgs {
     /// Makes a mounted volume larger; returns its size before and after.
     fn grow_mounted(&self, entry: &MountEntry) -> Result<(u64, u64), Failure> {
         let report = info::report(&entry.path)?;
+        if self.size.is_some() && report.has_several() {
+            return Err(Failure::usage(SIZE_OF_SEVERAL));
+        }
         let image = image_of(&report).and_then(|image| {
             let length = fs::metadata(&image).ok()?.len();
             Some((image, length))

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use loamfs_console::complete::ArgValueCompleter;
 use loamfs_console::size::{human, parse};
+use loamfs_fs::Trimmed;
+use loamfs_fuse::MountEntry;
 use serde_json::json;
 
 use crate::candidates::mounted;
@@ -28,6 +30,8 @@ Examples:
       Runs of at least 1 MiB, of a volume that is not mounted.";
 
 /// Tell the device which of its space is free.
+///
+/// Of a volume of several devices each that can is told, and those that cannot are named by number.
 ///
 /// Disks that keep several versions of a block (flash, thin volumes, image files) can use what they
 /// need not keep. Safe at any time: what a crash could bring back is not free yet.
@@ -59,22 +63,24 @@ impl TrimArgs {
     /// If there is no volume, or it cannot be written.
     pub fn run(self) -> Result<u8, Failure> {
         let range = [self.offset, self.length.unwrap_or(u64::MAX), self.minimum];
-        let bytes = match mounts::find(&self.volume) {
-            Some(entry) => {
-                let answer = control::ask_showing(&entry, &Request::Trim(range), NAME)?;
-                let [bytes] = control::figures(&answer)?;
-                bytes
-            }
+        let trimmed = match mounts::find(&self.volume) {
+            Some(entry) => mounted_trimmed(&entry, range)?,
             None => self.unmounted(range)?,
         };
+        let Trimmed { bytes, unable } = &trimmed;
         if self.json {
-            return print_lines([format!("{:#}", json!({ "bytes": bytes }))]);
+            let trimmed = json!({ "bytes": bytes, "unable": unable });
+            return print_lines([format!("{trimmed:#}")]);
         }
         let shown = shown_path(&self.volume);
-        print_lines([format!("{shown}: {} trimmed", human(bytes))])
+        let trimmed = format!("{shown}: {} trimmed", human(*bytes));
+        let unable = unable
+            .iter()
+            .map(|number| format!("device {number} cannot discard"));
+        print_lines(std::iter::once(trimmed).chain(unable))
     }
 
-    fn unmounted(&self, [start, len, least]: [u64; 3]) -> Result<u64, Failure> {
+    fn unmounted(&self, [start, len, least]: [u64; 3]) -> Result<Trimmed, Failure> {
         let opened = Opened::open(&self.volume, Access::Write)?;
         let mut bar = StepProgress::new();
         let mut tell = |done, total| bar.step(1, NAME, done, total);
@@ -87,4 +93,16 @@ impl TrimArgs {
         opened.finish()?;
         Ok(told)
     }
+}
+
+/// Has the daemon of a mount do it.
+fn mounted_trimmed(entry: &MountEntry, range: [u64; 3]) -> Result<Trimmed, Failure> {
+    let answer = control::ask_showing(entry, &Request::Trim(range), NAME)?;
+    let mut figures = control::all_figures(&answer)?.into_iter();
+    Ok(Trimmed {
+        bytes: figures.next().unwrap_or(0),
+        unable: figures
+            .filter_map(|number| number.try_into().ok())
+            .collect(),
+    })
 }

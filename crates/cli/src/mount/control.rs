@@ -576,14 +576,23 @@ pub fn ask_showing(
 ///
 /// If they are not as many.
 pub fn figures<const COUNT: usize>(answer: &str) -> Result<[u64; COUNT], Failure> {
-    let numbers = answer
-        .trim_end()
-        .strip_prefix("done ")
-        .and_then(|words| words.split(' ').map(|word| word.parse().ok()).collect());
-    let numbers: Option<Vec<u64>> = numbers;
-    numbers
-        .and_then(|numbers| numbers.try_into().ok())
-        .ok_or_else(|| Failure::new(Kind::Io, "the daemon does not say how much"))
+    let numbers = all_figures(answer)?;
+    numbers.try_into().map_err(|_| unclear())
+}
+
+/// As [`figures`], however many they are.
+///
+/// # Errors
+///
+/// If there are none.
+pub fn all_figures(answer: &str) -> Result<Vec<u64>, Failure> {
+    let words = answer.trim_end().strip_prefix("done ");
+    let numbers = words.and_then(|words| words.split(' ').map(|word| word.parse().ok()).collect());
+    numbers.ok_or_else(unclear)
+}
+
+fn unclear() -> Failure {
+    Failure::new(Kind::Io, "the daemon does not say how much")
 }
 
 /// How a daemon ended.

@@ -64,7 +64,7 @@ impl Devices<'_> {
         }
         let new = candidate(path, Arc::clone(new));
         let (first, others) = self.candidates(&[]);
-        loamfs_fs::add(&first, &others, (&new, kind), &Env::system()).map(drop)
+        crate::members::add(&first, &others, (&new, kind)).map(drop)
     }
 
     /// The other devices of the volume as it is now; those that have left it say nothing of it any more. The supervisor keeps no

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use loamfs_format::Ino;
-use loamfs_fs::{Arranged, Arranging, Cleaned, OpenOptions, Volume};
+use loamfs_fs::{Arranged, Arranging, Cleaned, OpenOptions, Trimmed, Volume};
 use loamfs_fuse::Tallies;
 
 use serde_json::Value;
@@ -104,8 +104,7 @@ impl Answers for ControlHandler {
                 self.scrub(&volume, request)?
             }
             Request::Trim(range) => {
-                let told = trim(&volume, *range, out);
-                format!("done {}", told.map_err(|error| self.sentence(&error))?)
+                trim(&volume, *range, out).map_err(|error| self.sentence(&error))?
             }
             Request::Label(label) => done(volume.upkeep().set_label(label.as_bytes()))?,
             Request::Freeze => done(self.freeze(&volume, true))?,
@@ -289,14 +288,17 @@ fn settle(volume: &Volume, tell: &mut dyn FnMut(u64, u64)) -> Result<(u64, u64),
     }
 }
 
-/// Tells the device what is free: first byte, length, least run. Returns how many bytes that are.
+/// Tells the devices what is free: first byte, length, least run. Returns the last line.
 fn trim(
     volume: &Volume,
     [start, len, least]: [u64; 3],
     out: &mut dyn Write,
-) -> Result<u64, loamfs_fs::Error> {
+) -> Result<String, loamfs_fs::Error> {
     let mut tell = |done, total| tell_progress(out, done, total);
-    volume.upkeep().trim_telling(start, len, least, &mut tell)
+    let trimmed = volume.upkeep().trim_telling(start, len, least, &mut tell)?;
+    let Trimmed { bytes, unable } = trimmed;
+    let unable = unable.iter().map(|number| format!(" {number}"));
+    Ok(format!("done {bytes}{}", unable.collect::<String>()))
 }
 
 /// Empties groups of the log as long as the client listens. Returns the last line.

@@ -6,65 +6,100 @@
 use super::{Engine, Sealer, Upkeep, Watch};
 use crate::blocks::Stop;
 use crate::error::Error;
-use loamfs_format::{Extent, FragAddr, GroupNo};
+use loamfs_format::{Extent, FragAddr, Geometry, GroupNo};
 use std::sync::RwLockWriteGuard;
 
 /// Freed ranges that are remembered for the device; of more only the oldest are, and [`Upkeep::trim`] finds the rest.
 const FREED_MAX: usize = 1 << 16;
 
+/// What devices were told of what is free.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trimmed {
+    /// Bytes that they made use of.
+    pub bytes: u64,
+    /// Numbers of the devices that make no use of it.
+    pub unable: Vec<u32>,
+}
+
 impl Upkeep<'_> {
-    /// Tells the device to forget the free runs of at least `least` bytes in the bytes `start .. start + len` of the
+    /// Tells the devices to forget the free runs of at least `least` bytes in the bytes `start .. start + len` of the
     /// volume; returns how many bytes that were. What was freed and is not durable yet is left out.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a range behind the end or shorter than a fragment, and for a run that no group can have;
-    /// [`Error::ReadOnly`]; [`Error::Unsupported`] by the device; that a bitmap is damaged, or that the device failed.
+    /// As [`trim_telling`](Self::trim_telling).
     pub fn trim(&self, start: u64, len: u64, least: u64) -> Result<u64, Error> {
-        self.trim_telling(start, len, least, &mut |_, _| {})
+        let trimmed = self.trim_telling(start, len, least, &mut |_, _| {})?;
+        Ok(trimmed.bytes)
     }
 
     /// As [`trim`](Self::trim); calls `tell` with the number of groups that are done, and of all.
     ///
     /// # Errors
-    /// As [`trim`](Self::trim).
+    /// [`Error::Invalid`] for a range behind the end or shorter than a fragment, and for a run that no group can have;
+    /// [`Error::ReadOnly`]; [`Error::Unsupported`] if no device could make use of it; that a bitmap is damaged, or that a
+    /// device failed.
     pub fn trim_telling(
         &self,
         start: u64,
         len: u64,
         least: u64,
         tell: &mut dyn FnMut(u64, u64),
-    ) -> Result<u64, Error> {
+    ) -> Result<Trimmed, Error> {
         let geometry = self.core().geometry;
-        let size = u64::from(geometry.fragment_size);
-        if start / size >= geometry.total_frags {
-            return Err(Error::Invalid(
-                "the range begins behind the end of the volume",
-            ));
-        }
-        if len < size {
-            return Err(Error::Invalid("the range is shorter than a fragment"));
-        }
-        if least / size > geometry.group_frags {
-            return Err(Error::Invalid("no free run is as long as that"));
-        }
-        let first = start.div_ceil(size);
-        let end = (start.saturating_add(len) / size).min(geometry.total_frags);
-        let mut told = 0;
-        for group in 0..geometry.groups() {
-            tell(group.into(), geometry.groups().into());
-            let group = geometry.group_extent(GroupNo(group));
-            let from = group.start.0.max(first);
-            let to = group.end().0.min(end);
-            if from < to {
-                let range = Extent::new(FragAddr(from), to - from);
-                told += self
-                    .engine()
-                    .sealer()
-                    .trim_in_group(range, least.div_ceil(size))?;
+        let (first, end) = in_fragments(start, len, least, &geometry)?;
+        let least = least.div_ceil(geometry.fragment_size.into());
+        let mut trimmed = Trimmed::default();
+        for group in (0..geometry.groups()).map(GroupNo) {
+            tell(group.0.into(), geometry.groups().into());
+            let device = self.device_of(group);
+            let extent = geometry.group_extent(group);
+            let (from, to) = (extent.start.0.max(first), extent.end().0.min(end));
+            if from >= to || device.is_some_and(|device| trimmed.unable.contains(&device)) {
+                continue;
+            }
+            let range = Extent::new(FragAddr(from), to - from);
+            match self.engine().sealer().trim_in_group(range, least) {
+                Ok(told) => trimmed.bytes += told,
+                Err(Error::Unsupported) => trimmed.unable.extend(device),
+                Err(error) => return Err(error),
             }
         }
-        Ok(told)
+        match trimmed.bytes == 0 && !trimmed.unable.is_empty() {
+            true => Err(Error::Unsupported),
+            false => Ok(trimmed),
+        }
     }
+
+    /// The number of the device that has a group.
+    fn device_of(&self, group: GroupNo) -> Option<u32> {
+        let core = self.core();
+        let mut devices = core.sb.devices.iter();
+        let found = devices.find(|device| core.sb.groups_of(device).contains(&group.0));
+        found.map(|device| device.device)
+    }
+}
+
+/// The fragments in the bytes `start .. start + len` of a volume: the first, and that behind the last.
+fn in_fragments(
+    start: u64,
+    len: u64,
+    least: u64,
+    geometry: &Geometry,
+) -> Result<(u64, u64), Error> {
+    let size = u64::from(geometry.fragment_size);
+    if start / size >= geometry.total_frags {
+        return Err(Error::Invalid(
+            "the range begins behind the end of the volume",
+        ));
+    }
+    if len < size {
+        return Err(Error::Invalid("the range is shorter than a fragment"));
+    }
+    if least / size > geometry.group_frags {
+        return Err(Error::Invalid("no free run is as long as that"));
+    }
+    let end = (start.saturating_add(len) / size).min(geometry.total_frags);
+    Ok((start.div_ceil(size), end))
 }
 
 impl Sealer<'_> {

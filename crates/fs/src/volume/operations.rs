@@ -74,8 +74,9 @@ impl Volume {
     /// Changes attributes; a new size cuts or extends a file.
     ///
     /// # Errors
-    /// [`Error`].
+    /// [`Error::Invalid`] for a time that is none, before anything changes; [`Error`].
     pub fn setattr(&self, ino: Ino, set: &SetAttr) -> Result<Attr, Error> {
+        set.check_times()?;
         let set = self.core().env.config().owner.kept(set)?;
         let attr = self.perform(&SetAttributes { ino, set })?;
         if set.size.is_none() {
