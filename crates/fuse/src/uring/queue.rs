@@ -61,8 +61,8 @@ impl Queue {
         }
         self.ring.listen();
         while self.alive > 0 {
-            if self.wanderer.lingers() {
-                self.ring.linger(LINGER);
+            if self.wanderer.lingers() && !self.ring.linger(LINGER) {
+                self.wanderer.note_in_vain();
             }
             self.ring.wait();
             while let Some(told) = self.ring.told() {

@@ -134,13 +134,17 @@ impl Ring {
         self.submit(1);
     }
 
-    /// Submits what was asked for, and stays awake for a while, unless there is something to tell.
-    pub(super) fn linger(&mut self, time: Duration) {
+    /// Submits what was asked for, and stays awake for a while, unless there is something to tell. Returns whether there is.
+    pub(super) fn linger(&mut self, time: Duration) -> bool {
         self.submit(0);
         let start = Instant::now();
-        while self.io.completion().is_empty() && start.elapsed() < time {
+        while self.io.completion().is_empty() {
+            if start.elapsed() >= time {
+                return false;
+            }
             std::thread::yield_now();
         }
+        true
     }
 
     /// Submits what was asked for.

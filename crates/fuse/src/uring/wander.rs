@@ -46,6 +46,8 @@ pub(super) struct Wanderer {
     place: u32,
     /// Requests since a client came from another queue.
     since: u32,
+    /// Whether it was waited for in vain: it has gone, or asks too seldom.
+    in_vain: bool,
     tried: u32,
     /// Requests until it is tried again.
     rest: u32,
@@ -58,6 +60,7 @@ impl Wanderer {
             last: Arc::clone(last),
             place: place as u32,
             since: WATCHED,
+            in_vain: false,
             tried: 0,
             rest: 0,
             next_rest: REST,
@@ -68,7 +71,7 @@ impl Wanderer {
     pub(super) fn note(&mut self, thread: u32) {
         self.rest = self.rest.saturating_sub(1);
         if self.last.comes(thread, self.place) {
-            self.since = 0;
+            (self.since, self.in_vain) = (0, false);
             self.try_again();
         } else {
             self.since = self.since.saturating_add(1);
@@ -93,7 +96,12 @@ impl Wanderer {
 
     /// Whether to stay awake for a moment, now that all is answered.
     pub(super) fn lingers(&self) -> bool {
-        self.since < WATCHED && self.rest == 0
+        self.since < WATCHED && self.rest == 0 && !self.in_vain
+    }
+
+    /// Nobody asked while the thread stayed awake.
+    pub(super) fn note_in_vain(&mut self) {
+        self.in_vain = true;
     }
 }
 
@@ -146,6 +154,19 @@ mod tests {
         }
         assert!(!here.lingers());
         assert_eq!((here.tried, here.next_rest), (0, REST));
+    }
+
+    #[test]
+    fn who_asks_too_seldom_is_waited_for_once() {
+        let [mut here, mut there] = two();
+        here.note(7);
+        there.note(7);
+        assert!(there.lingers());
+        there.note_in_vain();
+        there.note(7);
+        assert!(!there.lingers());
+        here.note(7);
+        assert!(here.lingers(), "it moved again");
     }
 
     #[test]
