@@ -525,20 +525,30 @@ ok "with restart=no the mount of a daemon that died stays as an error, and the n
 hold() {
     (cd "$mnt" && exec sleep 600 >/dev/null 2>&1) &
     holders=($!)
+    rm -rf "$work/mapped"
     python3 - "$mnt/mapped" "$work/mapped" >/dev/null 2>&1 <<'END' &
 import mmap, os, sys, time
 fd = os.open(sys.argv[1], os.O_CREAT | os.O_RDWR)
 os.write(fd, b"old" * 4096)
 os.fsync(fd)
 with mmap.mmap(fd, 3 * 4096) as mapped:
-    mapped[0:3] = b"bad"
+    assert mapped[0:3] == b"old"
     os.close(fd)
+    os.mkdir(sys.argv[2])
+    while os.path.isdir(sys.argv[2]):
+        time.sleep(0.05)
+    # Whoever calls sync(2) cannot bring this to the daemon, which is dead.
+    mapped[0:3] = b"bad"
     os.mkdir(sys.argv[2])
     time.sleep(600)
 END
     holders+=($!)
     until_it test -d "$work/mapped"
+}
+# They store something through the mapping.
+store() {
     rmdir "$work/mapped"
+    until_it test -d "$work/mapped"
 }
 loops() { losetup -j "$image" | wc -l; }
 is_alone() { [ "$(loops)" = "$1" ]; }
@@ -551,6 +561,7 @@ mount_it
 old=$(findmnt -n -o SOURCE "$mnt")
 hold
 power_cut "$(figure daemon)"
+store
 printf late | dd of="$old" bs=4 seek=$((behind / 4)) conv=notrunc status=none
 expect 75 "$loamfs" mkfs --force "$image"
 grep -q "$old and used by processes ${holders[0]} (sleep), .*daemon died; end that first" "$work/out" \
