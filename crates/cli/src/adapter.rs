@@ -23,7 +23,6 @@ mod trim;
 mod trusted;
 
 use std::collections::HashSet;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -125,8 +124,6 @@ pub struct Adapter {
     doubt: Doubt,
     /// Who knows what was lost.
     losses: Losses,
-    /// Something was lost with an earlier daemon, and whoever syncs everything is to be told.
-    misses_changes: AtomicBool,
     handover: Arc<Handover>,
     errors: Arc<Errors>,
     events: Arc<dyn Events>,
@@ -158,7 +155,6 @@ impl Adapter {
             gone: HashSet::new(),
             doubt: Doubt::default(),
             losses: Losses::default(),
-            misses_changes: AtomicBool::new(false),
             promise: daemon.promise,
             transport: daemon.transport,
             reads,

@@ -455,7 +455,7 @@ pub trait Filesystem: Send + Sync {
     /// # Errors
     ///
     /// Any errno.
-    fn syncfs(&self, node: NodeId) -> Result<(), Errno> {
+    fn syncfs(&self, caller: Caller, node: NodeId) -> Result<(), Errno> {
         Err(Errno::NOSYS)
     }
 

@@ -587,7 +587,7 @@ impl Filesystem for Ceiling {
         Ok(())
     }
 
-    fn syncfs(&self, _: NodeId) -> Result<(), Errno> {
+    fn syncfs(&self, _: Caller, _: NodeId) -> Result<(), Errno> {
         Ok(())
     }
 

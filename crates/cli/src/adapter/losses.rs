@@ -2,11 +2,13 @@
 //!
 //! The first is who syncs such a file next, whoever that is ([`Lookups::tell_loss`](super::lookups::Lookups::tell_loss)). Each other
 //! process that was there before may have written what was lost, and is told too. One that began later wrote to what there is. Files are
-//! opened without a message, so that nobody knows who has them open.
+//! opened without a message, so that nobody knows who has them open. Of everything, as syncfs(2) asks for it, the same holds. So nobody's
+//! sync takes the news from another. Linux does likewise for each open file, which no request names.
 
 use std::collections::HashSet;
 use std::fs::read_to_string;
 use std::process::id;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use loamfs_fuse::{Caller, NodeId};
@@ -17,8 +19,10 @@ pub(super) struct Losses {
     nodes: HashSet<NodeId>,
     /// When this daemon began, in ticks since the machine did: the earlier one had ended.
     since: u64,
-    /// Processes that were told, and of what.
-    told: Mutex<HashSet<(NodeId, u32)>>,
+    /// Somebody who synced everything was told.
+    all_told: AtomicBool,
+    /// Processes that were told, and of what; those that synced everything, of no node.
+    told: Mutex<HashSet<(Option<NodeId>, u32)>>,
 }
 
 /// A process.
@@ -34,16 +38,27 @@ impl Losses {
         Self {
             nodes: nodes.iter().copied().collect(),
             since: process_of(id()).map_or(0, |own| own.began),
-            told: Mutex::default(),
+            ..Self::default()
         }
     }
 
     /// Whether a caller was there before, and was not told of a file. Now it is.
     pub fn tell(&self, node: NodeId, caller: Caller) -> bool {
-        self.nodes.contains(&node) && self.tell_process(node, caller.pid)
+        self.nodes.contains(&node) && self.tell_process(Some(node), caller.pid)
     }
 
-    fn tell_process(&self, node: NodeId, thread: u32) -> bool {
+    /// Whether something was lost, and a caller who syncs everything was not told: it is the first who does, or was there before. Now it
+    /// is.
+    pub fn tell_of_all(&self, caller: Caller) -> bool {
+        !self.nodes.is_empty() && self.tell_of_all_to(caller.pid)
+    }
+
+    fn tell_of_all_to(&self, thread: u32) -> bool {
+        let was_there = self.tell_process(None, thread);
+        !self.all_told.swap(true, Ordering::Relaxed) || was_there
+    }
+
+    fn tell_process(&self, node: Option<NodeId>, thread: u32) -> bool {
         let before = process_of(thread).filter(|process| process.began <= self.since);
         before.is_some_and(|process| {
             let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
@@ -81,28 +96,45 @@ mod tests {
     #[test]
     fn each_process_that_was_there_is_told_once() {
         let losses = losses(u64::MAX);
-        assert!(losses.tell_process(LOST, id()));
-        assert!(!losses.tell_process(LOST, id()));
+        let lost = Some(LOST);
+        assert!(losses.tell_process(lost, id()));
+        assert!(!losses.tell_process(lost, id()));
         // A thread is its process.
         let thread = rustix::thread::gettid()
             .as_raw_nonzero()
             .get()
             .unsigned_abs();
-        assert!(!losses.tell_process(LOST, thread));
+        assert!(!losses.tell_process(lost, thread));
         let mut other = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
-        assert!(losses.tell_process(LOST, other.id()));
-        assert!(!losses.tell_process(LOST, other.id()));
+        assert!(losses.tell_process(lost, other.id()));
+        assert!(!losses.tell_process(lost, other.id()));
         drop(other.stdin.take());
         other.wait().unwrap();
-        assert!(!losses.tell_process(LOST, 0), "nobody");
+        assert!(!losses.tell_process(lost, 0), "nobody");
+    }
+
+    #[test]
+    fn who_syncs_everything_is_told_as_who_syncs_a_file() {
+        let (ours, nobody) = (id(), 0);
+        // The first is told whoever that is, which takes nothing from who was there.
+        let before = losses(u64::MAX);
+        let told = [nobody, nobody, ours, ours].map(|it| before.tell_of_all_to(it));
+        assert_eq!(told, [true, false, true, false]);
+        let before = losses(u64::MAX);
+        let told = [ours, ours, nobody].map(|it| before.tell_of_all_to(it));
+        assert_eq!(told, [true, false, false]);
+        let later = losses(0);
+        let told = [nobody, ours].map(|it| later.tell_of_all_to(it));
+        assert_eq!(told, [true, false]);
     }
 
     #[test]
     fn who_began_later_lost_nothing() {
-        assert!(!losses(0).tell_process(LOST, id()));
+        let lost = Some(LOST);
+        assert!(!losses(0).tell_process(lost, id()));
         let ours = process_of(id()).unwrap().began;
-        assert!(!losses(ours - 1).tell_process(LOST, id()));
+        assert!(!losses(ours - 1).tell_process(lost, id()));
         // A tick is long.
-        assert!(losses(ours).tell_process(LOST, id()));
+        assert!(losses(ours).tell_process(lost, id()));
     }
 }

@@ -2,7 +2,6 @@
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use loamfs_format::inode::mode;
@@ -454,10 +453,11 @@ impl Filesystem for Adapter {
         self.fsync(caller, node, fh, datasync)
     }
 
-    fn syncfs(&self, node: NodeId) -> Result<(), Errno> {
+    fn syncfs(&self, caller: Caller, node: NodeId) -> Result<(), Errno> {
         self.answer("sync", ino_of(node), self.volume.sync())?;
-        match self.misses_changes.swap(false, Ordering::Relaxed) {
+        match self.losses.tell_of_all(caller) {
             true => {
+                tracing::warn!("syncfs failed: changes were lost with the daemon before");
                 self.errors.count_kind(ErrorKind::Lost);
                 Err(Errno::IO)
             }

@@ -53,7 +53,6 @@ impl Adapter {
             tracing::warn!(
                 "changes that were not synced may be lost: of {lost} files and directories that programs know, and {gone} more are gone"
             );
-            self.misses_changes = true.into();
             self.notifier.names();
             for &node in &missing {
                 self.notifier.attributes(node);

@@ -42,7 +42,7 @@ pub(super) fn operation(
         Operation::Statfs => call
             .reply
             .push(&encode::statfs(&fs.statfs(call.caller, call.node)?)),
-        Operation::SyncFs => fs.syncfs(call.node)?,
+        Operation::SyncFs => fs.syncfs(call.caller, call.node)?,
         // Nothing can be interrupted, and the kernel does not insist.
         Operation::Interrupt => {}
         // The first two never come here: see `Worker::serve`.

@@ -577,7 +577,7 @@ impl Filesystem for MemFs {
         removed.map(drop).ok_or(Errno::NODATA)
     }
 
-    fn syncfs(&self, _: NodeId) -> Result<(), Errno> {
+    fn syncfs(&self, _: Caller, _: NodeId) -> Result<(), Errno> {
         count(&self.counts.syncs);
         Ok(())
     }
