@@ -127,14 +127,23 @@ impl PlaceArgs {
             Some(request) => Moved::ask(&entry, &request),
             None => Ok(Moved::default()),
         };
-        let small = ask(place.map(|place| Request::Place(ino, place)))?;
-        let large = ask(on.map(|tier| Request::On(ino, tier)))?;
-        print_lines([self.told(place, on, &small, &large)])?;
-        match small.full {
-            false => Ok(0),
-            true => Err(Failure::new(
+        let moved = ask(place.map(|place| Request::Place(ino, place)))?;
+        let small_full = moved.full;
+        let moved = moved.and(ask(on.map(|tier| Request::On(ino, tier)))?);
+        print_lines([self.told(place, on, small_full, &moved)])?;
+        match (moved.damaged, small_full) {
+            (0, false) => Ok(0),
+            (0, true) => Err(Failure::new(
                 Kind::Io,
                 "room ran out, and some files stay where they are; make some, and say the same again",
+            )),
+            (damaged, _) => Err(Failure::new(
+                Kind::Io,
+                format!(
+                    "{} damaged, and files of them or directories below them may stay where they are; see what `loamfs check` \
+                     says of the volume",
+                    count(damaged, "directory is", "directories are"),
+                ),
             )),
         }
     }
@@ -144,17 +153,17 @@ impl PlaceArgs {
         &self,
         place: Option<Placement>,
         on: Option<Tier>,
-        small: &Moved,
-        large: &Moved,
+        small_full: bool,
+        moved: &Moved,
     ) -> String {
-        let directories = small.directories.max(large.directories);
-        let (files, bytes) = (small.files + large.files, small.bytes + large.bytes);
         if self.json {
             let mut figures = json!({
-                "directories": directories,
-                "moved_files": files,
-                "moved_bytes": bytes,
-                "full": small.full || large.full,
+                "directories": moved.directories,
+                "moved_files": moved.files,
+                "moved_bytes": moved.bytes,
+                "full": moved.full,
+                "damaged_directories": moved.damaged,
+                "damaged": moved.named,
             });
             if let Some(place) = place {
                 figures["place"] = json!(place.word());
@@ -164,7 +173,7 @@ impl PlaceArgs {
             }
             return format!("{figures:#}");
         }
-        let rest = match large.full {
+        let rest = match moved.full && !small_full {
             true => "; what is left had no room there, and stays where it is",
             false => "",
         };
@@ -172,11 +181,13 @@ impl PlaceArgs {
             "{}: {}; {}, {} moved ({}){rest}",
             shown_path(&self.directory),
             said(place.map(Placement::word), on),
-            count(directories, "directory", "directories"),
-            count(files, "file", "files"),
-            human(bytes),
+            count(moved.directories, "directory", "directories"),
+            count(moved.files, "file", "files"),
+            human(moved.bytes),
         );
-        wrapped(&line, 2)
+        let named = moved.named.iter().map(|named| wrapped(named, 2));
+        let lines: Vec<String> = [wrapped(&line, 2)].into_iter().chain(named).collect();
+        lines.join("\n")
     }
 
     /// Prints what the directory says.
@@ -218,18 +229,42 @@ struct Moved {
     bytes: u64,
     /// Some had no room.
     full: bool,
+    /// Directories that are damaged.
+    damaged: u64,
+    /// What is wrong with some of these, by their paths.
+    named: Vec<String>,
 }
 
 impl Moved {
     fn ask(entry: &MountEntry, request: &Request) -> Result<Self, Failure> {
         let answer = control::ask_showing(entry, request, "placing files:")?;
-        let [directories, files, bytes, full] = control::figures(&answer)?;
+        let (answer, named) = control::without_damaged(&answer);
+        let [directories, files, bytes, full, damaged] = control::figures(&answer)?;
         Ok(Self {
             directories,
             files,
             bytes,
             full: full != 0,
+            damaged,
+            named,
         })
+    }
+
+    /// What was done for both of two wishes, in the same directories.
+    fn and(mut self, other: Self) -> Self {
+        for named in other.named {
+            if !self.named.contains(&named) {
+                self.named.push(named);
+            }
+        }
+        Self {
+            directories: self.directories.max(other.directories),
+            files: self.files + other.files,
+            bytes: self.bytes + other.bytes,
+            full: self.full || other.full,
+            damaged: self.damaged.max(other.damaged),
+            named: self.named,
+        }
     }
 }
 

@@ -13,8 +13,8 @@
 //!   free now and were not, the bytes of these, bytes that were moved, and the number of groups that are left; it ends early
 //!   if the client hangs up;
 //! - `place INODE WORD`: a directory, and where small files of it go: `progress FILES 0` now and then; `done`, the number of
-//!   directories that say so now, of files that were moved and of their bytes, and 1 if room ran out; it ends early if the client
-//!   hangs up;
+//!   directories that say so now, of files that were moved and of their bytes, 1 if room ran out, and the number of directories
+//!   that are damaged, of which some are named before, by `damaged PATH: WHY`; it ends early if the client hangs up;
 //! - `on INODE WORD`: the same of large files, and on which devices they go; room that ran out is room there;
 //! - `scrub start RATE WORD`, a rate of 0 for none, `anew` or `on`; `scrub stop`; `scrub status`: how far a scrub is then, and
 //!   what it found, as JSON;
@@ -67,6 +67,9 @@ const SUCCESSION: Duration = Duration::from_secs(5);
 
 /// What a line begins with that tells how far the daemon is.
 const PROGRESS: &str = "progress ";
+
+/// What a line begins with that names what could not be gone through, and says why.
+pub(super) const DAMAGED: &str = "damaged ";
 
 /// What a daemon says at its end if another one goes on.
 const FOLLOWED: &str = "followed";
@@ -568,6 +571,16 @@ pub fn ask_showing(
     });
     bar.finish();
     answer
+}
+
+/// An answer without the lines that name what could not be gone through, and what these say.
+pub fn without_damaged(answer: &str) -> (String, Vec<String>) {
+    let (damaged, rest): (Vec<&str>, Vec<&str>) =
+        answer.lines().partition(|line| line.starts_with(DAMAGED));
+    let damaged = damaged
+        .into_iter()
+        .filter_map(|line| line.strip_prefix(DAMAGED));
+    (rest.join("\n"), damaged.map(str::to_owned).collect())
 }
 
 /// The numbers behind `done`.

@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use loamfs_format::Ino;
+use loamfs_format::text::shown;
 use loamfs_fs::{Arranged, Arranging, Cleaned, OpenOptions, Trimmed, Volume};
 use loamfs_fuse::Tallies;
 
@@ -13,7 +14,7 @@ use serde_json::Value;
 
 use super::change::{Change, Changed};
 use super::confine::Confinement;
-use super::control::{Answers, Request, is_heard, tell_progress};
+use super::control::{Answers, DAMAGED, Request, is_heard, tell_progress};
 use super::emptier::Emptied;
 use super::failing::Failing;
 use super::handover::Handover;
@@ -31,6 +32,9 @@ const PROGRESS_TIME: Duration = Duration::from_millis(200);
 
 /// Images that are settled before progress is told.
 const SETTLE_STEP: usize = 16_384;
+
+/// Damaged directories that are named, at most.
+const DAMAGED_MAX: usize = 100;
 
 /// Answers other commands. Holds the volume weakly: it must be gone when the daemon says `done`.
 pub struct ControlHandler {
@@ -325,6 +329,17 @@ fn place(
             break;
         }
     }
+    for (dir, error) in placing.damaged().iter().take(DAMAGED_MAX) {
+        // Looking for a path reads, which may fail in its turn.
+        let path = volume.path_of(*dir).ok().flatten();
+        let path = path.map_or_else(
+            || format!("inode {dir}"),
+            |path| format!("/{}", shown(&path)),
+        );
+        // Who hung up does not want to know.
+        let _ = writeln!(out, "{DAMAGED}{path}: {error}");
+    }
+    let damaged = placing.damaged().len();
     let Arranged {
         directories,
         files,
@@ -332,7 +347,7 @@ fn place(
         full,
     } = *placing.done();
     Ok(format!(
-        "done {directories} {files} {bytes} {}",
+        "done {directories} {files} {bytes} {} {damaged}",
         u8::from(full)
     ))
 }

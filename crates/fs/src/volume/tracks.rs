@@ -22,6 +22,7 @@ use loamfs_format::inode::{Placement, Tier, mode};
 use loamfs_format::kind::InodeTree;
 use loamfs_format::superblock::{Features, INCOMPATIBLE_TRACKS};
 use loamfs_format::{FragAddr, Ino};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Bytes of contents that settle in one step.
@@ -60,6 +61,8 @@ pub struct Arranging {
     /// How many of its directories were brought together, once all are done: first their names, then what leads to their tracks.
     gathered: [Option<usize>; PASSES.len()],
     done: Arranged,
+    /// Directories that could not be gone through to their end, and why.
+    damaged: BTreeMap<Ino, Error>,
 }
 
 /// What moving the files of a tree came to so far.
@@ -163,12 +166,19 @@ impl Arranging {
             warm: true,
             gathered: [None; PASSES.len()],
             done: Arranged::default(),
+            damaged: BTreeMap::new(),
         }
     }
 
     /// What it came to so far.
     pub const fn done(&self) -> &Arranged {
         &self.done
+    }
+
+    /// The directories that could not be gone through to their end, since they are damaged, and what is wrong with each. Some of
+    /// their files, or what is below them, may be where it was.
+    pub const fn damaged(&self) -> &BTreeMap<Ino, Error> {
+        &self.damaged
     }
 
     /// Which of the directories that were found is next to have its files moved.
@@ -184,6 +194,24 @@ impl Arranging {
         let dir = self.waiting.pop()?;
         self.behind = self.waiting.len();
         Some((dir, 0))
+    }
+
+    /// A directory was gone through as far as that could be done. What is damaged keeps nothing else where it is, nor does one that
+    /// is gone meanwhile.
+    ///
+    /// # Errors
+    /// All others.
+    fn pass_over(&mut self, dir: Ino, error: Error) -> Result<(), Error> {
+        match error {
+            Error::NoSpace => self.end(),
+            Error::Stale(_) if self.deep => {}
+            Error::Corrupt(_) | Error::Map { .. } | Error::Device(_) => {
+                tracing::warn!(%error, dir = dir.0, "a directory is damaged; other ones are gone on with");
+                self.damaged.entry(dir).or_insert(error);
+            }
+            error => return Err(error),
+        }
+        Ok(())
     }
 
     /// There is no room for more: what is left stays where it is.
@@ -203,14 +231,18 @@ impl Upkeep<'_> {
     pub fn settle_directory(&self, dir: Ino) -> Result<(), Error> {
         let mut arranging = Arranging::tree(dir).alone();
         while self.arrange(&mut arranging)? {}
-        Ok(())
+        match arranging.damaged.pop_first() {
+            Some((_, error)) => Err(error),
+            None => Ok(()),
+        }
     }
 
     /// Goes on moving the small files of a tree, a step of a few MiB at most, as far as there is room for it. First all directories
     /// are looked through. Answers whether there is more to do; all of it is durable then.
     ///
     /// # Errors
-    /// [`Error`]; what was moved before stays so. A directory that is gone meanwhile is none.
+    /// [`Error`]; what was moved before stays so. A directory that is gone meanwhile is none, nor is one that is damaged
+    /// ([`Arranging::damaged`]).
     pub fn arrange(&self, arranging: &mut Arranging) -> Result<bool, Error> {
         let arranger = Arranger { upkeep: *self };
         if arranger.step(arranging)? {
@@ -247,9 +279,7 @@ impl Arranger<'_> {
         match next {
             Ok(Some(from)) => arranging.looking = Some((dir, from)),
             Ok(None) => arranging.found.push(dir),
-            Err(Error::NoSpace) => arranging.end(),
-            Err(Error::Stale(_)) if arranging.deep => {}
-            Err(error) => return Err(error),
+            Err(error) => arranging.pass_over(dir, error)?,
         }
         Ok(true)
     }
@@ -271,9 +301,7 @@ impl Arranger<'_> {
         };
         match next {
             Ok(stage) => arranging.stage = stage,
-            Err(Error::NoSpace) => arranging.end(),
-            Err(Error::Stale(_)) if arranging.deep => {}
-            Err(error) => return Err(error),
+            Err(error) => arranging.pass_over(dir, error)?,
         }
         if arranging.stage.is_none() {
             arranging.done.directories += 1;
@@ -332,23 +360,24 @@ impl Arranger<'_> {
         if !arranging.deep || !settles || arranging.done.files == 0 {
             return Ok(false);
         }
-        for (which, gathered) in PASSES.into_iter().zip(&mut arranging.gathered) {
-            if gathered.is_none() {
+        for (pass, which) in PASSES.into_iter().enumerate() {
+            if arranging.gathered[pass].is_none() {
                 // So that segments hold nothing else.
                 all_written(self.upkeep.engine().write_out(Durability::Written)?)?;
             }
-            let from = *gathered.get_or_insert(0);
+            let from = arranging.gathered[pass].unwrap_or(0);
             let some = arranging.found.iter().skip(from).take(GATHERED);
-            let count = some.len();
-            for dir in some {
+            let some: Vec<Ino> = some.copied().collect();
+            for dir in &some {
                 match self.gather_directory(*dir, which) {
+                    Ok(()) => {}
                     // What is left stays where it is.
                     Err(Error::NoSpace) => return Ok(false),
-                    gathered => gathered?,
+                    Err(error) => arranging.pass_over(*dir, error)?,
                 }
             }
-            *gathered = Some(from + count);
-            if count > 0 {
+            arranging.gathered[pass] = Some(from + some.len());
+            if !some.is_empty() {
                 return Ok(true);
             }
         }

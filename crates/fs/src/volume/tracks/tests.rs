@@ -541,6 +541,48 @@ fn data_takes_small_files_home_and_what_is_written_later_too() {
     check(&stand);
 }
 
+/// The first directory whose names cannot be read ended it, and all that came behind it stayed where it was.
+#[test]
+fn a_damaged_directory_keeps_no_other_one_where_it_is() {
+    for rotten in 0..3 {
+        let stand = Stand::new(128 << 20);
+        let volume = stand.volume();
+        let new = NewInode::of_mode(0o755);
+        let top = volume.mkdir(ROOT_INO, b"top", &new).unwrap().ino;
+        let dirs: [Ino; 3] = ["a", "b", "c"].map(|name| {
+            let dir = volume.mkdir(top, name.as_bytes(), &new).unwrap().ino;
+            for i in 0..50 {
+                make(volume, dir, i);
+            }
+            dir
+        });
+        volume.sync().unwrap();
+        let Body::DirTree(root) = body(volume, dirs[rotten]) else {
+            panic!("a directory without a tree");
+        };
+        let at = volume.core().geometry.byte_offset(root.pointer.addr);
+        rot(&stand, at);
+        volume.upkeep().drop_caches().unwrap();
+        for placement in [Placement::Data, Placement::Hash] {
+            let mut placing = Arranging::placing(top, placement);
+            while volume.upkeep().arrange(&mut placing).unwrap() {}
+            let damaged: Vec<Ino> = placing.damaged().keys().copied().collect();
+            assert_eq!(damaged, [dirs[rotten]]);
+            // What has gone home does not settle.
+            let least = if placement == Placement::Data { 90 } else { 2 };
+            assert!(placing.done().files >= least, "{:?}", placing.done());
+            for (number, dir) in dirs.into_iter().enumerate() {
+                assert_eq!(volume.upkeep().placement(dir).unwrap(), placement);
+                if number != rotten {
+                    verify(volume, dir, 0..50);
+                }
+            }
+        }
+        let alone = volume.upkeep().settle_directory(dirs[rotten]);
+        assert!(matches!(alone, Err(Error::Corrupt(_))), "{alone:?}");
+    }
+}
+
 #[test]
 fn log_takes_tracks_apart_and_none_are_formed_there() {
     let mut stand = Stand::new(128 << 20);
@@ -666,6 +708,15 @@ fn a_track_whose_files_have_not_settled_ends_settling() {
     verify(volume, dir, 0..41);
 }
 
+/// Rots a block that stands there, in bytes.
+fn rot(stand: &Stand, at: u64) {
+    let device = stand.device.as_ref();
+    let mut bytes = read_exact(device, at, 4096, IoKind::Other).unwrap();
+    bytes[200] ^= 1;
+    let done = device.write(&[Write::new(at, &bytes, IoKind::Other)]);
+    done.into_iter().for_each(|done| done.unwrap());
+}
+
 /// Rots the heads of all tracks of a directory, and forgets what was read.
 fn rot_heads(stand: &Stand, dir: Ino) -> usize {
     let volume = stand.volume();
@@ -681,11 +732,7 @@ fn rot_heads(stand: &Stand, dir: Ino) -> usize {
         }
     }
     for at in &heads {
-        let device = stand.device.as_ref();
-        let mut bytes = read_exact(device, *at, 4096, IoKind::Other).unwrap();
-        bytes[200] ^= 1;
-        let done = device.write(&[Write::new(*at, &bytes, IoKind::Other)]);
-        done.into_iter().for_each(|done| done.unwrap());
+        rot(stand, *at);
     }
     volume.upkeep().drop_caches().unwrap();
     heads.len()
