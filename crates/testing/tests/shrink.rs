@@ -292,6 +292,10 @@ fn a_damaged_file_that_is_in_the_way_is_named_and_deleted() {
         .map(|number| (number, place(number)))
         .find(|(_, at)| *at > end)
         .unwrap();
+    let others = last + 1..last + 5;
+    for number in others.clone() {
+        place(number);
+    }
     for number in 0..last {
         let name = format!("file{number}");
         volume.unlink(dir, name.as_bytes()).unwrap();
@@ -306,6 +310,17 @@ fn a_damaged_file_that_is_in_the_way_is_named_and_deleted() {
     assert!(refused.to_string().starts_with(&named), "{refused}");
     let volume = open(&device, 4);
     let dir = volume.lookup(ROOT_INO, b"dir").unwrap().ino;
+    // All else has moved: of the file the rest of its blocks.
+    let behind = |number: usize| -> u64 {
+        let name = format!("file{number}").into_bytes();
+        let ino = volume.lookup(dir, &name).unwrap().ino;
+        let (pieces, _) = volume.ranges(ino).map(0).unwrap();
+        let is_behind = |place| matches!(place, Place::Home(at) if at >= end);
+        let there = pieces.iter().filter(|piece| is_behind(piece.place));
+        there.map(|piece| piece.len).sum()
+    };
+    assert_eq!(behind(last), 16 << 10);
+    others.for_each(|number| assert_eq!(behind(number), 0));
     let name = format!("file{last}");
     volume.unlink(dir, name.as_bytes()).unwrap();
     volume.close().unwrap();

@@ -191,13 +191,24 @@ impl Mover<'_> {
     ) -> Result<(), Stop> {
         self.core.budget().admit_removal()?;
         self.meet(record)?;
-        self.core.perform(&MoveHome {
+        self.move_home(&MoveHome {
             ino: record.ino,
             extent,
             first: record.logical,
             range,
             lost,
         })
+    }
+
+    /// Moves homes, as far as they can be read.
+    ///
+    /// # Errors
+    /// What is wrong with the first block that stays where it is, once the others wait.
+    fn move_home(&mut self, homes: &MoveHome) -> Result<(), Stop> {
+        match self.core.perform(homes)? {
+            Some(error) => Err(error.into()),
+            None => Ok(()),
+        }
     }
 
     /// Has blocks of a file wait for homes elsewhere, as far as there is room for them.
@@ -209,7 +220,7 @@ impl Mover<'_> {
             .budget()
             .admit(NODES_COST, bytes + u64::from(geometry.block_size))?;
         self.core.prepare_dirty(ino)?;
-        self.core.perform(&MoveHome {
+        self.move_home(&MoveHome {
             ino,
             extent,
             first: piece.block,
@@ -272,7 +283,7 @@ impl Mover<'_> {
                 unit: record.logical,
                 at,
             }),
-            Belongs::Part(Part::Home) => self.core.perform(&MoveHome {
+            Belongs::Part(Part::Home) => self.move_home(&MoveHome {
                 ino,
                 extent,
                 first: record.logical,

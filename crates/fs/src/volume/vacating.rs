@@ -30,7 +30,8 @@ pub(super) fn set_leaving(core: &mut Core, groups: Vec<Range<u32>>) {
 /// now and then how many bytes are; where it says not to go on, this returns `false`.
 ///
 /// # Errors
-/// [`Error::NoSpace`] where the others have no room for the rest, or it cannot be read; the device's.
+/// [`Error::NoSpace`] where the others have no room for the rest; what is wrong with the first of what is damaged, once all else has
+/// moved that could; the device's.
 fn vacate(
     engine: &Engine,
     which: impl Fn(&Core) -> Vec<Range<u32>>,
@@ -55,11 +56,12 @@ fn vacate(
             // What was admitted has room once others are moved together.
             engine.win_space(idle)?;
         }
+        let mut damage = None;
         for groups in groups.chunks(GROUPS_AT_ONCE) {
             let sealer = engine.sealer();
             let emptied = sealer.empty(groups);
             engine.core().mover().leave_unmoved();
-            emptied?;
+            damage = damage.or(emptied?);
             drop(sealer);
             // Who is told may need the lock.
             let (bytes, _) = left();
@@ -70,6 +72,9 @@ fn vacate(
         let sealer = engine.sealer();
         sealer.name_in_both()?;
         sealer.say_reusable()?;
+        if let Some(error) = damage {
+            return Err(error);
+        }
     }
 }
 
@@ -155,8 +160,9 @@ impl Sealer<'_> {
         })
     }
 
-    /// Moves what lives in groups elsewhere, as far as there is room.
-    fn empty(&self, groups: &[GroupNo]) -> Result<(), Error> {
+    /// Moves what lives in groups elsewhere, as far as there is room. Answers what is wrong with the first of what is damaged, which
+    /// stays.
+    fn empty(&self, groups: &[GroupNo]) -> Result<Option<Error>, Error> {
         self.load(groups)?;
         let ranges: Vec<Extent> = {
             let core = self.core();
@@ -168,6 +174,6 @@ impl Sealer<'_> {
         let damage = self.evacuate_with_homes(&ranges, |core| core.budget().may_compact())?;
         self.commit_all(Durability::Durable)?;
         self.say_reusable()?;
-        damage.map_or(Ok(()), Err)
+        Ok(damage)
     }
 }

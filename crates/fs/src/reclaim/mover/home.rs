@@ -2,6 +2,7 @@
 
 use crate::blocks::{Missed, Stop};
 use crate::core::Core;
+use crate::error::Error;
 use crate::extents;
 use crate::operations::preallocate::NewHomes;
 use crate::operations::{Broken, Change, Claim, Operation, Plan};
@@ -32,6 +33,33 @@ pub(super) struct MovingHome {
     units: Vec<(u64, UnitBytes)>,
     /// Those that are in memory already.
     waiting: Vec<u64>,
+    damage: Option<Error>,
+}
+
+/// What of homes can be read: blocks of which a unit cannot stay where they are.
+#[derive(Default)]
+struct Damaged {
+    blocks: BTreeSet<u64>,
+    /// What is wrong with the first of them.
+    first: Option<Error>,
+}
+
+impl Damaged {
+    /// The content of a unit of a block, if it can be read.
+    fn unless(
+        &mut self,
+        block: u64,
+        content: Result<Option<UnitBytes>, Stop>,
+    ) -> Result<Option<UnitBytes>, Stop> {
+        match content {
+            Err(Stop::Failed(error @ (Error::Corrupt(_) | Error::Device(_)))) => {
+                self.blocks.insert(block);
+                self.first.get_or_insert(error);
+                Ok(None)
+            }
+            content => content,
+        }
+    }
 }
 
 impl MoveHome {
@@ -75,10 +103,10 @@ impl Operation for MoveHome {
     type Change = MovingHome;
 
     fn prepare(&self, core: &mut Core) -> Result<Plan<MovingHome>, Stop> {
-        let ino = self.ino;
+        let (ino, per_block) = (self.ino, core.geometry.block_units());
         let (mut units, mut waiting) = (Vec::new(), Vec::new());
-        let mut missed = Missed::default();
-        let housed = self.units(core)?;
+        let (mut missed, mut damaged) = (Missed::default(), Damaged::default());
+        let mut housed = self.units(core)?;
         for Housed { unit, .. } in housed.iter().filter(|it| it.written) {
             if core.node(ino)?.homed().get(*unit).is_some() {
                 waiting.push(*unit);
@@ -88,34 +116,40 @@ impl Operation for MoveHome {
                 units.push((*unit, Arc::clone(&ZEROS)));
                 continue;
             }
-            if let Some(content) = missed.note(core.reading().shown_unit(ino, *unit))? {
-                units.push((*unit, content));
-            }
+            let content = missed.note(core.reading().shown_unit(ino, *unit));
+            let content = damaged.unless(unit / per_block, content)?;
+            units.extend(content.map(|content| (*unit, content)));
         }
         missed.nothing()?;
+        let stays = |unit: u64| damaged.blocks.contains(&(unit / per_block));
+        housed.retain(|it| !stays(it.unit));
+        units.retain(|(unit, _)| !stays(*unit));
+        waiting.retain(|unit| !stays(*unit));
         core.prepare_dirty(ino)?;
         Ok(Plan::Change(MovingHome {
             ino,
             unwritten: NewHomes::elsewhere(core, ino, &housed)?,
             units,
             waiting,
+            damage: damaged.first,
         }))
     }
 }
 
 impl Change for MovingHome {
-    type Done = ();
+    /// What is wrong with the first block that stays where it is.
+    type Done = Option<Error>;
 
     fn claim(&self) -> Claim {
         Claim::Nothing
     }
 
-    fn apply(self, core: &mut Core) -> Result<(), Broken> {
+    fn apply(self, core: &mut Core) -> Result<Option<Error>, Broken> {
         if let Some(homes) = self.unwritten {
             homes.apply(core)?;
         }
         if self.units.is_empty() && self.waiting.is_empty() {
-            return Ok(());
+            return Ok(self.damage);
         }
         let per_block = core.geometry.block_units();
         let node = core.inodes.prepared(self.ino)?;
@@ -124,6 +158,7 @@ impl Change for MovingHome {
             homed.move_waiting(&self.waiting);
         };
         node.change_homed(&mut core.writeback, put);
-        Ok(core.touch(self.ino)?)
+        core.touch(self.ino)?;
+        Ok(self.damage)
     }
 }
