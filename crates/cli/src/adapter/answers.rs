@@ -22,6 +22,7 @@ impl Adapter {
         match error {
             Error::Corrupt(_)
             | Error::Device(_)
+            | Error::Map { .. }
             | Error::Log(_)
             | Error::Space(_)
             | Error::Superblock(_) => {

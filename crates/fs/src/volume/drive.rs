@@ -267,12 +267,8 @@ impl<'e> Course<'e> {
             _ if self.rounds > ROUNDS_MAX => {
                 Err(Error::Invalid("the operation does not come to an end"))
             }
-            Stop::Failed(error) => {
-                if !self.damaged.is_empty() {
-                    tracing::error!(%error, "cannot read a block");
-                }
-                Err(error)
-            }
+            // Whoever asked says so.
+            Stop::Failed(error) => Err(error),
             // Bitmaps are loaded by steps of their own.
             Stop::Load(groups) => self.engine.load(&groups),
             Stop::Missing => {
