@@ -35,10 +35,11 @@ impl Inodes {
         file_type: u32,
     ) -> Result<Ino, Stop> {
         if let Some(&block) = self.hints.get(&beside(dir, file_type)) {
-            let (live, _) = self.bits(maps, blocks, block)?;
-            if live != u32::MAX {
-                self.load_block(maps, blocks, block)?;
-                return Ok(ino_at(block, live.trailing_ones()));
+            match self.find_in(maps, blocks, block) {
+                Ok(Some(ino)) => return Ok(ino),
+                // One block that is damaged keeps nobody from making inodes: that of directories is all directories'.
+                Ok(None) | Err(Stop::Failed(_)) => {}
+                Err(stop) => return Err(stop),
             }
         }
         let block = self.find_unused_block(maps, blocks)?;
@@ -47,6 +48,21 @@ impl Inodes {
         }
         self.load_block(maps, blocks, block)?;
         Ok(ino_at(block, 0))
+    }
+
+    /// A free number of a block, which is brought into memory.
+    fn find_in(
+        &mut self,
+        maps: &Maps,
+        blocks: &mut Blocks,
+        block: InodeBlockNo,
+    ) -> Result<Option<Ino>, Stop> {
+        let (live, _) = self.bits(maps, blocks, block)?;
+        if live == u32::MAX {
+            return Ok(None);
+        }
+        self.load_block(maps, blocks, block)?;
+        Ok(Some(ino_at(block, live.trailing_ones())))
     }
 
     /// The next block of which no inode lives. Where the log says one that is in use, it is damaged, and what lives tells.
@@ -119,5 +135,45 @@ impl Inodes {
         self.nodes.remove(&ino);
         self.hints.remove(&ino);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use crate::{Env, Ino, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, mkfs};
+    use loamfs_device::{Device, IoKind, MemoryDevice, Write, read_exact};
+    use loamfs_format::ifile::block_of;
+    use std::sync::Arc;
+
+    /// The block that the last directory went to rotted, and until the next mount nobody could make another one, wherever.
+    #[test]
+    fn a_damaged_block_of_directories_keeps_nobody_from_making_one() {
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(32 << 20));
+        mkfs(&device, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
+        let volume = Volume::open(Arc::clone(&device), &OpenOptions::default(), Env::fixed(2));
+        let volume = volume.unwrap();
+        let make = |name: &str| -> Ino {
+            let made = volume.mkdir(ROOT_INO, name.as_bytes(), &NewInode::of_mode(0o755));
+            made.unwrap().ino
+        };
+        let first = make("first");
+        volume.sync().unwrap();
+        let at = {
+            let mut core = volume.core();
+            let core = &mut *core;
+            let entry = core.maps.ifile_entry(&mut core.blocks, block_of(first));
+            core.geometry.byte_offset(entry.unwrap().pointer.addr)
+        };
+        let mut bytes = read_exact(device.as_ref(), at, 4096, IoKind::Other).unwrap();
+        bytes[100] ^= 1;
+        let done = device.write(&[Write::new(at, &bytes, IoKind::Other)]);
+        done.into_iter().for_each(|done| done.unwrap());
+        volume.upkeep().drop_caches().unwrap();
+        assert!(volume.getattr(first).is_err());
+        let second = make("second");
+        assert_ne!(block_of(second), block_of(first));
+        assert_eq!(block_of(make("third")), block_of(second));
+        volume.sync().unwrap();
     }
 }
