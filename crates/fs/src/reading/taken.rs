@@ -59,10 +59,16 @@ impl Reading<'_> {
     }
 }
 
-/// The blocks of which something waits, in order.
+/// The blocks of which something waits, in order. They are looked for each time: a count that is kept would have to know of each block
+/// whether it has a home, for which a write of whole blocks asks nobody.
 fn waiting_blocks(node: &Node, per_block: u64) -> Vec<u64> {
-    let units = node.homed().units_in(&(0..u64::MAX));
-    let mut blocks: Vec<u64> = units.map(|unit| unit / per_block).collect();
+    let mut blocks: Vec<u64> = Vec::new();
+    for unit in node.homed().units_in(&(0..u64::MAX)) {
+        let block = unit / per_block;
+        if blocks.last() != Some(&block) {
+            blocks.push(block);
+        }
+    }
     blocks.sort();
     blocks.dedup();
     blocks
