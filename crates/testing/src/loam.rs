@@ -12,8 +12,9 @@ use loamfs_fs::{
 };
 
 use crate::errno;
+use crate::explore::starts::crowd;
 use crate::geometry::Geometry;
-use crate::ops::Commit;
+use crate::ops::{Commit, Op};
 use crate::subject::{Failure, Opening, Outcome, Subject, System};
 use crate::without::Without;
 
@@ -104,6 +105,13 @@ impl From<Error> for Failure {
 }
 
 impl System for Loam {
+    fn furnished(&self) -> Vec<Op> {
+        match options_of(self.volumes).deltas {
+            true => crowd(),
+            false => Vec::new(),
+        }
+    }
+
     fn arguments(&self) -> String {
         let check = if self.check { "" } else { " --no-check" };
         let scattered = self.without.is_scattered();

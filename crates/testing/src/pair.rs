@@ -11,6 +11,7 @@ use loamfs_fs::{Env, Error, LogError, MkfsOptions, NewDevice};
 
 use crate::geometry::Geometry;
 use crate::loam::{Loam, check_device, format_env, options_of};
+use crate::ops;
 use crate::subject::{Opening, Outcome, Subject, System};
 
 /// A volume on a fast device and a slow one of so many bytes, in memory.
@@ -86,6 +87,14 @@ fn slice(device: &Arc<dyn Device>, at: u64, len: u64) -> Result<Arc<dyn Device>,
 }
 
 impl System for Pair {
+    fn furnished(&self) -> Vec<ops::Op> {
+        self.loam.furnished()
+    }
+
+    fn arguments(&self) -> String {
+        format!("{} --tiered", self.loam.arguments())
+    }
+
     fn format(&self, device: Arc<dyn Device>, geometry: &Geometry, seed: u64) -> Outcome<()> {
         let options = MkfsOptions {
             uuid: Some([0x5a; 16]),

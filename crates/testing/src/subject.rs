@@ -12,7 +12,7 @@ use loamfs_fs::{
 
 use crate::errno::{self, Errno};
 use crate::geometry::Geometry;
-use crate::ops::{Change, Commit};
+use crate::ops::{Change, Commit, Op};
 use crate::problem::Verdict;
 use crate::rng::mix;
 
@@ -92,6 +92,11 @@ pub trait System: Sync {
 
     /// Opens a volume, recovering it if it was not closed.
     fn open(&self, device: Arc<dyn Device>, opening: &Opening) -> Outcome<Box<dyn Subject>>;
+
+    /// What prepared volumes hold besides, so that what is special about this system comes up.
+    fn furnished(&self) -> Vec<Op> {
+        Vec::new()
+    }
 
     /// What the program `explore` takes for this system; each begins with a space.
     fn arguments(&self) -> String {

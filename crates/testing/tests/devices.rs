@@ -81,6 +81,9 @@ fn files_that_are_carried_between_devices_survive_crashes() {
     }
     assert!(outcome.reports.is_empty());
     assert!(outcome.tally.distinct > 500, "{}", outcome.tally);
+    // What they are for comes up.
+    let tally = outcome.tally;
+    assert!(tally.with_fast * 2 > tally.cases, "{tally}");
 }
 
 /// A flush must reach each device that was written, not the first one alone.

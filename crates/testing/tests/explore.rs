@@ -8,7 +8,7 @@ use std::time::Duration;
 use loamfs_testing::explore::cases::{Case, GEOMETRIES, all_singles, combined, long};
 use loamfs_testing::explore::fleet::{Orders, run};
 use loamfs_testing::explore::hunt::{Effort, Tally};
-use loamfs_testing::loam::{DELTAS, Loam};
+use loamfs_testing::loam::{DELTAS, Loam, options_of};
 use loamfs_testing::without::Without;
 
 /// One single workload in so many; a prime, so that all starts and all that may
@@ -38,6 +38,9 @@ fn every_crash_leaves_a_state_that_the_rules_allow() {
         let some: Vec<Case> = some.step_by(step).collect();
         let tally = explore(&system, &some);
         assert!(tally.distinct > 50, "{volumes}: {tally}");
+        // What they are for comes up.
+        let deltas = options_of(volumes).deltas;
+        assert!(!deltas || tally.with_deltas * 2 > tally.cases, "{tally}");
     }
     // Once more with space that is reused at once.
     let reusing = Loam {

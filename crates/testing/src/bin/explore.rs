@@ -4,12 +4,15 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use loamfs_testing::args::Args;
-use loamfs_testing::explore::cases::{Case, GEOMETRIES, all_singles, combined, long};
+use loamfs_testing::explore::cases::{
+    Case, GEOMETRIES, all_carrying, all_singles, combined, combined_carrying, long,
+};
 use loamfs_testing::explore::changes;
 use loamfs_testing::explore::fleet::{Orders, Outcome, run};
 use loamfs_testing::explore::hunt::Effort;
 use loamfs_testing::explore::names::named;
 use loamfs_testing::loam::Loam;
+use loamfs_testing::pair::Pair;
 use loamfs_testing::rng::Rng;
 use loamfs_testing::several::Several;
 use loamfs_testing::subject::System;
@@ -17,19 +20,21 @@ use loamfs_testing::without::Without;
 
 const USAGE: &str = "explore [--seed N] [--seconds T] [--singles N] [--pairs N] [--long N]
         [--changes N] [--ops M] [--states K] [--quick] [--threads N] [--hang SECONDS] [--shrink SECONDS]
-        [--keep-going] [--no-check] [--scatter] [--only CASE] [--volumes PROFILE]
+        [--keep-going] [--no-check] [--scatter] [--only CASE] [--volumes PROFILE] [--tiered]
 
   Singles: every operation from every start with everything that may follow, or
   N of them chosen by the seed. Pairs: two or three with commits between them.
   Long: M random operations. Changes: N times every change of a volume's devices,
   with other operations around it. Scatter: segments take the lowest holes, each block
-  one of its own, so that space is reused at once and writes land apart.
+  one of its own, so that space is reused at once and writes land apart. Tiered:
+  volumes of a fast device and a slow one, between which large files are carried.
   The seed chooses among crashes too.";
 
 struct Settings {
     cases: Vec<Case>,
     orders: Orders,
     system: Loam,
+    tiered: bool,
 }
 
 fn settings() -> Result<Settings, String> {
@@ -62,15 +67,19 @@ fn settings() -> Result<Settings, String> {
     let ops: usize = args.or("ops", 200)?;
     let check = !args.or("no-check", false)?;
     let volumes: String = args.or("volumes", "hfs".to_owned())?;
+    let tiered = args.or("tiered", false)?;
     let without = Without::default().scattered(args.or("scatter", false)?);
     args.finish()?;
     let cases = match only {
         Some(name) => vec![named(&name).ok_or_else(|| format!("{name}: no such case"))?],
         None => {
-            let mut cases = chosen(singles, seed);
-            cases.extend((seed..seed + pairs).map(combined));
+            let mut cases = chosen(tiered, singles, seed);
+            let combination = if tiered { combined_carrying } else { combined };
+            cases.extend((seed..seed + pairs).map(combination));
             cases.extend((seed..seed + longs).map(|seed| long(seed, ops)));
-            cases.extend((seed..seed + changed).flat_map(changes::all));
+            if !tiered {
+                cases.extend((seed..seed + changed).flat_map(changes::all));
+            }
             cases
         }
     };
@@ -83,12 +92,14 @@ fn settings() -> Result<Settings, String> {
             ..Loam::default()
         }
         .on(&volumes)?,
+        tiered,
     })
 }
 
 /// So many singles, in an order that the seed gives.
-fn chosen(count: usize, seed: u64) -> Vec<Case> {
-    let mut all: Vec<Case> = GEOMETRIES.into_iter().flat_map(all_singles).collect();
+fn chosen(tiered: bool, count: usize, seed: u64) -> Vec<Case> {
+    let of = if tiered { all_carrying } else { all_singles };
+    let mut all: Vec<Case> = GEOMETRIES.into_iter().flat_map(of).collect();
     let mut rng = Rng::new(seed);
     let mut cases = Vec::new();
     while cases.len() < count && !all.is_empty() {
@@ -112,7 +123,16 @@ fn main() -> ExitCode {
         loam: settings.system.clone(),
     };
     let mut orders = settings.orders;
-    let mut failed = explored(&settings.system, &plain, orders, began);
+    let pair = Pair {
+        loam: settings.system.clone(),
+        ..Pair::default()
+    };
+    let system: &dyn System = if settings.tiered {
+        &pair
+    } else {
+        &settings.system
+    };
+    let mut failed = explored(system, &plain, orders, began);
     orders.time = orders.time.saturating_sub(began.elapsed());
     if orders.keep_going || !failed {
         failed |= explored(&several, &changing, orders, began);

@@ -7,7 +7,7 @@ use super::single::{FOLLOWS, FRESH, Single, carrying, follow, singles};
 use super::starts::{setup, starts};
 use crate::generate::{Generator, profile};
 use crate::geometry::Geometry;
-use crate::model::Model;
+use crate::model::{Id, Model};
 use crate::ops::Op;
 use crate::problem::{Verdict, guarded};
 use crate::rng::{Rng, mix};
@@ -90,6 +90,18 @@ fn each(geometry: (&'static str, Geometry), singles: &[Single]) -> Vec<Case> {
 
 /// Two or three single workloads with something that commits between them.
 pub fn combined(seed: u64) -> Case {
+    combination("pair", seed, |_, geometry, fresh| singles(geometry, fresh))
+}
+
+/// The same, of which the first has large files go to the devices that directories say.
+pub fn combined_carrying(seed: u64) -> Case {
+    combination("carry", seed, |part, geometry, fresh| match part {
+        0 => carrying(geometry, fresh),
+        _ => singles(geometry, fresh),
+    })
+}
+
+fn combination(kind: &str, seed: u64, of: impl Fn(u64, &Geometry, Id) -> Vec<Single>) -> Case {
     let mut rng = Rng::new(seed).fork(2);
     let (shape, geometry) = GEOMETRIES[rng.index(GEOMETRIES.len())];
     let starts = starts(&geometry);
@@ -97,7 +109,7 @@ pub fn combined(seed: u64) -> Case {
     let mut ops = Vec::new();
     let mut names = Vec::new();
     for part in 0..rng.between(2, 3) {
-        let all = singles(&geometry, FRESH + 1000 * part);
+        let all = of(part, &geometry, FRESH + 1000 * part);
         let Single {
             name,
             ops: some,
@@ -114,7 +126,7 @@ pub fn combined(seed: u64) -> Case {
     }
     ops.extend(follow("age", 0, FRESH + 9000));
     Case {
-        name: format!("pair/{seed}/{shape}/{start}/{}", names.join("+")),
+        name: format!("{kind}/{seed}/{shape}/{start}/{}", names.join("+")),
         geometry,
         start,
         ops: Workload::Listed(ops),
@@ -146,7 +158,8 @@ pub struct Prepared {
 
 /// Makes the volume on which a case starts.
 pub fn prepare(system: &dyn System, geometry: &Geometry, start: &str) -> Verdict<Prepared> {
-    prepare_by(system, geometry, &setup(start, geometry))
+    let ops = [setup(start, geometry), system.furnished()].concat();
+    prepare_by(system, geometry, &ops)
         .map_err(|problem| problem.at(format_args!("preparing {start}")))
 }
 
@@ -256,9 +269,11 @@ impl Case {
         };
         let (image, model) = (prepared.image.clone(), prepared.model.clone());
         let recorded = guarded(|| record(&stage, image, model, ops));
-        let result = recorded
-            .map_err(found)
-            .and_then(|recording| hunt.explore(&recording, effort, self.seed() ^ effort.seed));
+        let result = recorded.map_err(found).and_then(|recording| {
+            hunt.tally.with_deltas = u64::from(recording.has_deltas());
+            hunt.tally.with_fast = u64::from(recording.has_large_on_first());
+            hunt.explore(&recording, effort, self.seed() ^ effort.seed)
+        });
         (hunt.tally, result)
     }
 }

@@ -89,6 +89,10 @@ impl Effort {
 pub struct Tally {
     /// Workloads.
     pub cases: u64,
+    /// Those in which segments said what changed in inodes (rule 16).
+    pub with_deltas: u64,
+    /// Those in which data of large files went to the first of several devices.
+    pub with_fast: u64,
     /// Recordings, those of recoveries included.
     pub recordings: u64,
     /// Stretches between two flushes.
@@ -103,6 +107,8 @@ impl Tally {
     /// Adds what another hunt did.
     pub fn add(&mut self, other: &Self) {
         self.cases += other.cases;
+        self.with_deltas += other.with_deltas;
+        self.with_fast += other.with_fast;
         self.recordings += other.recordings;
         self.epochs += other.epochs;
         self.states += other.states;
@@ -114,8 +120,15 @@ impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} cases, {} recordings, {} stretches between flushes, {} states, {} distinct",
-            self.cases, self.recordings, self.epochs, self.states, self.distinct
+            "{} cases, {} recordings, {} stretches between flushes, {} states, {} distinct; {} cases with deltas, {} with large files on \
+             the first of several devices",
+            self.cases,
+            self.recordings,
+            self.epochs,
+            self.states,
+            self.distinct,
+            self.with_deltas,
+            self.with_fast
         )
     }
 }

@@ -1,6 +1,8 @@
 //! Finding a case by its name.
 
-use super::cases::{Case, GEOMETRIES, all_singles, combined, long};
+use super::cases::{
+    Case, GEOMETRIES, all_carrying, all_singles, combined, combined_carrying, long,
+};
 use super::changes;
 
 /// The case of a name, as a report prints it.
@@ -10,13 +12,15 @@ pub fn named(name: &str) -> Option<Case> {
     if kind == "single" {
         let shape = parts.next()?;
         let geometry = GEOMETRIES.into_iter().find(|(known, _)| *known == shape)?;
-        return all_singles(geometry)
-            .into_iter()
+        let all = all_singles(geometry).into_iter();
+        return all
+            .chain(all_carrying(geometry))
             .find(|case| case.name == name);
     }
     let seed = parts.next()?.parse().ok()?;
     match kind {
         "pair" => Some(combined(seed)),
+        "carry" => Some(combined_carrying(seed)),
         "long" => Some(long(seed, parts.next()?.parse().ok()?)),
         "change" => changes::named(seed, parts.next()?),
         _ => None,

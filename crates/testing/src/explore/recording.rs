@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use loamfs_device::{Device, Event, Image, IoKind, MemoryDevice, RecordingDevice, Write};
 
+use loamfs_format::summary::{Header, Record, SegmentKind};
+
 use super::history::{Ack, History, Level, begins, ended};
 use super::oracle;
 use crate::geometry::Geometry;
@@ -203,6 +205,30 @@ impl Recording {
         writes
             .filter(|event| matches!(event, Event::Write { .. }))
             .count()
+    }
+
+    /// Whether segments say what changed in inodes, as far as a summary is one write.
+    pub fn has_deltas(&self) -> bool {
+        let says = |event: &Event| match event {
+            Event::Write { data, kind, .. } if *kind == IoKind::Segment => {
+                let header = Header::decode(data).ok();
+                let normal = header.filter(|header| header.kind == SegmentKind::Normal);
+                let records = normal.and_then(|header| header.decode_records(data).ok());
+                records.is_some_and(|it| it.iter().any(|it| matches!(it, Record::Delta(_))))
+            }
+            _ => false,
+        };
+        self.events.iter().any(says)
+    }
+
+    /// Whether data of large files go to the first of several devices.
+    pub fn has_large_on_first(&self) -> bool {
+        let end = self.cuts.first().copied().unwrap_or(0);
+        let is_there = |event: &Event| match event {
+            Event::Write { offset, kind, .. } => *kind == IoKind::Homed && *offset < end,
+            _ => false,
+        };
+        self.events.iter().any(is_there)
     }
 
     /// Whether an event writes a copy of the superblock.

@@ -227,6 +227,18 @@ fn aged() -> Vec<Op> {
     ops
 }
 
+/// Files and directories beside the others, which stay as they are: where blocks of inodes hold more than what changes, segments may
+/// say what changed in them (rule 16).
+pub fn crowd() -> Vec<Op> {
+    let made = |i: Id| {
+        let first = ids::OTHERS + 50_000 + 10 * i;
+        let files = [ROOT, ids::DIR, ids::SUBDIR].into_iter().zip(first + 1..);
+        let files = files.map(|(dir, id)| create(dir, id));
+        [mkdir(ROOT, first)].into_iter().chain(files)
+    };
+    (0..9).flat_map(made).collect()
+}
+
 fn add(part: u8) -> Op {
     Op::Change(Change::Add(part))
 }
