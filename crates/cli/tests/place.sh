@@ -169,3 +169,32 @@ remount
 says "$mnt/dir" data
 same "at the end"
 ok "mistakes are told, and lose nothing"
+
+# Another volume, of which a directory rots.
+"$loamfs" unmount "$mnt"
+image=$work/rotten.img
+"$loamfs" mkfs -q --size 64M "$image"
+mount_it
+mkdir -p "$mnt/top/bad" "$mnt/top/good"
+for number in $(seq 100); do
+    head -c 3000 /dev/urandom | tee "$mnt/top/bad/its-name-rots-$number" >"$mnt/top/good/file $number"
+done
+"$loamfs" unmount "$mnt"
+python3 - "$image" <<'END'
+import sys
+with open(sys.argv[1], "r+b") as image:
+    content = image.read()
+    units = [at for at in range(0, len(content), 4096) if content.count(b"its-name-rots-", at, at + 4096) > 9]
+    assert units
+    for at in units:
+        image.seek(at + 200)
+        image.write(bytes([content[at + 200] ^ 1]))
+END
+mount_it
+expect 74 "$loamfs" place "$mnt/top" data
+grep -q "/top/bad: " "$work/out" || fail "not named: $(cat "$work/out")"
+[ "$(place_of "$mnt/top/good/file 7")" = home ] || fail "a file is in $(place_of "$mnt/top/good/file 7")"
+expect 74 "$loamfs" place --json "$mnt/top" log
+grep -q '"damaged_directories": 1' "$work/out" || fail "not counted: $(cat "$work/out")"
+"$loamfs" unmount "$mnt"
+ok "a directory that is damaged is named, and the others are gone on with"
