@@ -102,6 +102,8 @@ impl<'a> Spared<'a> {
 pub(crate) enum Goal {
     /// The reserve is whole, and a little fits besides; at a low price so many segments of the largest size.
     Segments(u32),
+    /// A part of a segment fits, whatever that costs.
+    Dear,
     /// Nothing is won any more.
     All,
 }
@@ -111,7 +113,7 @@ impl Goal {
     /// room.
     pub fn limits(self, served: bool) -> &'static [CostLimit] {
         match self {
-            Goal::All => &[CostLimit::Any],
+            Goal::Dear | Goal::All => &[CostLimit::Any],
             Goal::Segments(_) if served => &[CostLimit::Low],
             Goal::Segments(_) => &[CostLimit::Low, CostLimit::High],
         }
@@ -120,7 +122,7 @@ impl Goal {
     /// Rounds in a row that may win nothing.
     pub fn patience(self) -> usize {
         match self {
-            Goal::All => LAST_ROUNDS,
+            Goal::Dear | Goal::All => LAST_ROUNDS,
             Goal::Segments(_) => IDLE_ROUNDS,
         }
     }

@@ -58,7 +58,7 @@ impl Engine {
 
     /// Wins space back before anyone gets ENOSPC (rule 10), each time by dearer means: pending frees become durable,
     /// and reusable by a segment that says so; groups are emptied and the log is compacted; checkpoints give back maps
-    /// and summaries; everything is moved that can be.
+    /// and summaries; the log is given room at any price; everything is moved that can be.
     pub(crate) fn win_space(&self, means: u32) -> Result<(), Error> {
         self.tidy(usize::MAX)?;
         self.sealer().win_space(means)
@@ -96,14 +96,14 @@ impl Sealer<'_> {
                 self.name_in_both()?;
                 self.say_reusable()?;
             }
+            3 => {
+                self.replenish_packing(Goal::Dear)?;
+            }
             _ => {
                 let usable_and_moved =
                     |core: &mut Core| (core.budget().usable(), core.reclaim.cleaned().live);
                 let (usable, moved) = usable_and_moved(&mut self.core());
-                self.core().reclaim.pack(true);
-                let packed = self.replenish(Goal::All);
-                self.core().reclaim.pack(false);
-                packed?;
+                self.replenish_packing(Goal::All)?;
                 let mut core = self.core();
                 let (now, all_moved) = usable_and_moved(&mut core);
                 // Whoever comes next would move as much again, for as little.
@@ -113,6 +113,14 @@ impl Sealer<'_> {
             }
         }
         Ok(())
+    }
+
+    /// As [`Sealer::replenish`]; segments take holes before they take whole groups.
+    fn replenish_packing(&self, goal: Goal) -> Result<bool, Error> {
+        self.core().reclaim.pack(true);
+        let served = self.replenish(goal);
+        self.core().reclaim.pack(false);
+        served
     }
 
     /// Moves together what stands scattered, range by range, since there is no room to empty whole groups into, until
@@ -223,11 +231,13 @@ impl Sealer<'_> {
         let mut core = self.core();
         let whole_groups = core.space.free_groups() >= core.sizes().groups_to_move_into();
         let segment = u64::from(core.geometry.segment_max);
+        let mut fits = |bytes| core.budget().goes_on(bytes);
         let (served, won) = match goal {
             Goal::All => (false, false),
+            // Others come later, when what was not moved is cheaper to move, and whoever fights now waits for it.
+            Goal::Dear => (false, fits(segment / SERVED_PART)),
             Goal::Segments(count) => {
                 let all = u64::from(count) * segment;
-                let mut fits = |bytes| core.budget().goes_on(bytes);
                 (
                     fits(all.min(segment / SERVED_PART)),
                     whole_groups && fits(all),

@@ -13,8 +13,10 @@ use std::sync::MutexGuard;
 
 /// How often an operation may be sent back.
 const ROUNDS_MAX: u32 = 100_000;
-/// How often space is fought for before an operation gets ENOSPC.
-pub(crate) const TRIES: u32 = 3;
+/// How often space is fought for before an operation gets ENOSPC, each time by dearer means.
+pub(crate) const TRIES: u32 = 4;
+/// How often all that stands scattered is moved together for a removal.
+const PACKS_MAX: u32 = 3;
 
 /// Runs a step of a core that no volume owns yet, loading groups' bitmaps as it wants them. Such a core has nothing on
 /// a device that could be missing.
@@ -67,7 +69,7 @@ impl Ways {
     /// [`Error::NoSpace`] when that is too often.
     pub fn count(&mut self, settled: bool) -> Result<(), Error> {
         let (ways, most) = match settled {
-            true => (&mut self.moved, TRIES),
+            true => (&mut self.moved, PACKS_MAX),
             false => (&mut self.waited, WAITS_MAX),
         };
         *ways += 1;

@@ -1,0 +1,51 @@
+//! Small files that are overwritten on a nearly full volume: none is refused, and none waits for all others' sake.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{made, open};
+use loamfs_fs::{Error, Ino, NewInode, ROOT_INO, Volume};
+
+const VOLUME: u64 = 128 << 20;
+/// Bytes of a file.
+const FILE: usize = 12 << 10;
+/// Overwrites between two syncs.
+const SYNC_EVERY: usize = 256;
+/// Bytes that are moved for one overwrite at most, as a part of the volume.
+const MOVED_PART: u64 = 16;
+
+/// A volume on which files take so many of a hundred bytes of what it has room for.
+fn filled(percent: u64) -> (Volume, Vec<Ino>) {
+    let volume = open(&made(VOLUME));
+    let room = volume.statfs();
+    let bytes = room.available * u64::from(room.fragment_size);
+    let files = (0..bytes * percent / 100 / FILE as u64).map(|number| {
+        let name = number.to_string();
+        let new = NewInode::of_mode(0o644);
+        let ino = volume.create(ROOT_INO, name.as_bytes(), &new)?.ino;
+        volume.write(ino, 0, &[1; FILE])?;
+        Ok(ino)
+    });
+    let files = files.collect::<Result<Vec<Ino>, Error>>().unwrap();
+    volume.sync().unwrap();
+    (volume, files)
+}
+
+#[test]
+fn who_overwrites_waits_for_what_it_needs_alone() {
+    let (volume, files) = filled(90);
+    let moved = || volume.info().cleaned_live_frags * u64::from(volume.statfs().fragment_size);
+    let mut random = 1u64;
+    let mut longest = 0;
+    for turn in 0..2 * files.len() {
+        random = random.wrapping_mul(6364136223846793005).wrapping_add(1);
+        let ino = files[(random >> 33) as usize % files.len()];
+        let before = moved();
+        volume.write(ino, 0, &[turn as u8; FILE]).unwrap();
+        if turn % SYNC_EVERY == 0 {
+            volume.sync().unwrap();
+        }
+        longest = longest.max(moved() - before);
+    }
+    assert!(longest <= VOLUME / MOVED_PART, "{longest}");
+}
