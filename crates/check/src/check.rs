@@ -21,6 +21,7 @@ mod first;
 mod groups;
 mod keyed;
 mod names;
+mod places;
 mod planner;
 mod rebuild;
 mod scan;
@@ -40,7 +41,7 @@ use crate::reader::{CopyState, LostSegments};
 use crate::{Options, Phase, Problem, Progress, Report, Volume, paths};
 use draft::Draft;
 use first::First;
-use loamfs_device::Device;
+use loamfs_device::{Device, sides};
 use loamfs_format::superblock::DeviceEntry;
 use loamfs_format::{BlockKind, Ino, Pointer};
 use visitor::Visitor;
@@ -66,6 +67,13 @@ struct Walker<'w, 'v> {
 ///
 /// Reads only. The result is right for a volume that nobody writes to meanwhile.
 pub fn check(device: &dyn Device, options: &mut Options<'_>) -> Report {
+    match sides(device).as_deref() {
+        Ok([first, second]) => places::check(first.as_ref(), second.as_ref(), options),
+        _ => look(device, options).finish(),
+    }
+}
+
+fn look(device: &dyn Device, options: &mut Options<'_>) -> Draft {
     let mut report = Draft::new(options.problems_max);
     let memory = options.memory.max(MEMORY_MIN);
     let nodes = (memory / 16 / loamfs_format::node::NODE_SIZE as u64).min(CACHE_NODES_MAX);
@@ -74,7 +82,7 @@ pub fn check(device: &dyn Device, options: &mut Options<'_>) -> Report {
         Ok(volume) => check_volume(&volume, options, memory, &mut report),
         Err(error) => report.add(Problem::Unusable { error }),
     }
-    report.finish()
+    report
 }
 
 fn check_volume(volume: &Volume<'_>, options: &mut Options<'_>, memory: u64, report: &mut Draft) {

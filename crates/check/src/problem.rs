@@ -125,6 +125,13 @@ problems! {
     /// Metadata that nobody can read without the device.
     #[error("the {kind:?} of inode {ino} at {addr} is on a device that is missing")]
     118 Note false MissingBlock { ino: Ino, kind: BlockKind, addr: FragAddr }
+    /// What the leading device holds stands twice, and is damaged in one place.
+    #[error(
+        "what device {} holds has {problems} problems where it stands on device {device}, and none in its other place: \
+         `loamfs scrub start` on a mount writes it anew",
+        leads
+    )]
+    119 Minor false PlaceDamaged { leads: u32, device: u32, problems: u64 }
 
     /// A node cannot be used.
     #[error("{kind:?} of inode {ino}, level {level}, from key {low} on, at {addr}: {fault}")]

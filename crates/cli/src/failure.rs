@@ -125,19 +125,19 @@ impl Failure {
             Error::Superblock(SuperblockError::ReadOnly { .. }) => {
                 told(Kind::Data, "; use it read-only, or a newer loamfs")
             }
-            // Without the one that leads nothing can be read.
-            Error::Log(LogError::Members(MembersError::Missing { number, .. })) if *number > 0 => {
-                told(
-                    Kind::Data,
-                    ", or read what is on the others with `--degraded` (`mount -o degraded`)",
-                )
-            }
+            Error::Log(LogError::Members(MembersError::Missing {
+                dispensable: true, ..
+            })) => told(
+                Kind::Data,
+                ", or read what is on the others with `--degraded` (`mount -o degraded`)",
+            ),
             Error::Log(
                 LogError::Shrunk { .. }
                 | LogError::Foreign
                 | LogError::Undecided { .. }
                 | LogError::Incomplete { .. }
                 | LogError::Members(_)
+                | LogError::Alone
                 | LogError::Lost(_),
             ) => told(Kind::Data, ""),
             Error::Superblock(_) | Error::Corrupt(_) | Error::Log(_) | Error::Space(_) => {

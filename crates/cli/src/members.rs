@@ -55,6 +55,22 @@ pub fn add(
     loamfs_fs::add(first, others, new, &env)
 }
 
+/// Puts a new device in the place of the one that leads, which is missing. What it held goes when nothing can refuse it any more.
+/// Returns the volume's size before and after, in bytes.
+///
+/// # Errors
+///
+/// Why it cannot; then it is as it was.
+pub fn replace_missing(
+    first: &Candidate,
+    others: &[Candidate],
+    new: &Candidate,
+) -> Result<(u64, u64), loamfs_fs::Error> {
+    loamfs_fs::may_lead(first, others, new)?;
+    wipe_signatures(&new.device)?;
+    loamfs_fs::replace_missing(first, others, new, &Env::system())
+}
+
 fn wipe_signatures(device: &Arc<dyn Device>) -> Result<(), loamfs_fs::Error> {
     let found = signatures::find(device)?;
     signatures::wipe(device, &found)?;

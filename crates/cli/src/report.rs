@@ -551,7 +551,15 @@ impl Report {
                 number("/requests/flushes"),
             )
         };
-        let mut lines: Vec<String> = devices.as_array().into_iter().flatten().map(line).collect();
+        let all = || devices.as_array().into_iter().flatten();
+        let mut lines: Vec<String> = all().map(line).collect();
+        if let (Some(first), Some(holder)) = (all().next(), all().find(|it| it["has_copy"] == true))
+        {
+            lines.push(format!(
+                "copy      what device {} holds stands on device {} too",
+                first["device"], holder["device"]
+            ));
+        }
         match self.number("/groups/spilled_log") {
             0 => {}
             1 => lines.push(
@@ -759,6 +767,7 @@ fn member_json(member: &MemberInfo, fragment_size: u32) -> Value {
             false => member.entry.state.name(),
         },
         "bytes": member.entry.frags.saturating_mul(fragment_size.into()),
+        "has_copy": member.entry.has_copy,
         "groups": { "free": free, "log": log, "data": data, "track": track },
         "requests": requests_json(&member.counters),
     })

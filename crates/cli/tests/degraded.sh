@@ -164,3 +164,46 @@ mount_it "device=$two,device=$work/gone"
 small_is_there || fail "small files were lost"
 "$loamfs" unmount "$mnt"
 ok "the device that returns is refused, and may join anew"
+
+# ---- the log stands twice ----------------------------------------------------------------------------------------------
+
+rm -f "$ssd" "$two" "$work/gone"
+truncate -s 64M "$ssd"
+truncate -s 256M "$two"
+expect 64 "$loamfs" mkfs --copy each "$two"
+said "is for a volume of one fast device and others"
+expect 0 "$loamfs" mkfs "$two" --fast "$ssd" --copy each
+image=$two
+mount_it "device=$ssd"
+mkdir "$mnt/small"
+for number in $(seq 100); do
+    echo "what $number says" >"$mnt/small/$number"
+done
+head -c 20000000 /dev/urandom >"$mnt/large"
+sync -f "$mnt"
+sum=$(cat "$mnt"/small/* "$mnt/large" | sha256sum)
+"$loamfs" device list "$mnt" >"$work/out"
+said "what device 0 holds stands on device 1 too"
+power_cut
+mv "$ssd" "$work/gone"
+expect 0 "$loamfs" ls --degraded "$two"
+before=$(sha256sum "$two")
+expect 32 "$loamfs" mount "$two" "$mnt"
+said "read what is on the others"
+"$loamfs" mount -o degraded "$two" "$mnt" >"$work/out"
+[ "$(cat "$mnt"/small/* "$mnt/large" | sha256sum)" = "$sum" ] || fail "the copy lacks something"
+"$loamfs" unmount "$mnt"
+[ "$(sha256sum "$two")" = "$before" ] || fail "the device was changed"
+truncate -s 16M "$work/little"
+expect 64 "$loamfs" device replace --missing "$two" "$work/little"
+said "it must hold what the missing device held"
+truncate -s 80M "$ssd"
+expect 0 "$loamfs" device replace --missing "$two" "$ssd"
+said "leads the volume now"
+expect 8 "$loamfs" check --device "$work/gone" "$two"
+mount_it "device=$ssd"
+[ "$(cat "$mnt"/small/* "$mnt/large" | sha256sum)" = "$sum" ] || fail "the new device lacks something"
+echo later >"$mnt/small/later"
+"$loamfs" unmount "$mnt"
+expect 0 "$loamfs" check --device "$ssd" "$two"
+ok "who has lost the fast device reads its copy, and a new one gets all that"

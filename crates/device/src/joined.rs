@@ -10,22 +10,33 @@ use crate::{Buffer, Counters, Device, DeviceError, Read, Write, lock};
 
 mod missing;
 
-/// A device that is part of a [`JoinedDevice`].
-pub struct Member {
+/// Where the bytes of a member stand.
+#[derive(Clone)]
+struct Place {
     name: Arc<str>,
     device: Arc<dyn Device>,
     /// Bytes on the device before those that it gives.
     offset: u64,
+    unflushed: Arc<Unflushed>,
+}
+
+/// A device that is part of a [`JoinedDevice`].
+#[derive(Clone)]
+pub struct Member {
+    place: Place,
+    /// Where the same bytes stand once more, on another member's device.
+    copy: Option<Place>,
+    /// Bytes on the device before those that it gives, as the volume has it.
+    offset: u64,
     /// Where these stand in the whole.
     range: Range<u64>,
     is_missing: bool,
-    unflushed: Unflushed,
 }
 
 impl fmt::Debug for Member {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Member")
-            .field("name", &self.name)
+            .field("name", &self.place.name)
             .field("offset", &self.offset)
             .field("range", &self.range)
             .finish_non_exhaustive()
@@ -35,13 +46,18 @@ impl fmt::Debug for Member {
 impl Member {
     /// `len` bytes of a device from byte `offset` on. Errors call it by its name.
     pub fn new(name: &str, device: Arc<dyn Device>, offset: u64, len: u64) -> Self {
-        Self {
+        let place = Place {
             name: name.into(),
             device,
             offset,
+            unflushed: Arc::default(),
+        };
+        Self {
+            place,
+            copy: None,
+            offset,
             range: 0..len,
             is_missing: false,
-            unflushed: Unflushed::default(),
         }
     }
 
@@ -60,14 +76,28 @@ impl Member {
         Self { range, ..self }
     }
 
+    /// The same, whose bytes stand once more on the device of another member, from byte `offset` of that on: what is written goes
+    /// to both, a flush is one of both, and what cannot be read in the first place is read in the second.
+    #[must_use]
+    pub fn with_copy(self, other: &Member, offset: u64) -> Self {
+        let copy = Place {
+            offset,
+            ..other.place.clone()
+        };
+        Self {
+            copy: Some(copy),
+            ..self
+        }
+    }
+
     /// What errors call it.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.place.name
     }
 
     /// The device itself, with what lies before and behind the bytes that it gives. Who writes to it here flushes it here.
     pub fn device(&self) -> &Arc<dyn Device> {
-        &self.device
+        &self.place.device
     }
 
     /// Whether it only stands for a device that is not there.
@@ -85,13 +115,87 @@ impl Member {
         self.range.clone()
     }
 
-    /// A byte of the whole, counted on the device.
-    fn at(&self, byte: u64) -> u64 {
-        self.offset + (byte - self.range.start)
+    /// The same with its bytes in each place alone: in one or two. It says of each that it stands where the first one does.
+    pub fn alone(&self) -> Vec<Member> {
+        let places = std::iter::once(&self.place).chain(&self.copy);
+        let alone = |place: &Place| Self {
+            place: place.clone(),
+            copy: None,
+            ..self.clone()
+        };
+        places.map(alone).collect()
+    }
+
+    /// Reads, counted from its first byte. What one place cannot give the other does.
+    fn read(&self, batch: &mut [Read]) {
+        self.place.read(batch);
+        let Some(copy) = &self.copy else {
+            return;
+        };
+        let failed = batch.iter_mut().filter(|read| read.result.is_err());
+        for read in failed {
+            let mut again = Read::new(read.offset, read.buffer.len(), read.kind);
+            copy.read(std::slice::from_mut(&mut again));
+            if again.result.is_ok() {
+                *read = again;
+            }
+        }
+    }
+
+    /// Writes, counted from its first byte, to each place.
+    fn write(&self, batch: &[Write<'_>]) -> Vec<Result<(), DeviceError>> {
+        let written = self.place.write(batch);
+        let Some(copy) = &self.copy else {
+            return written;
+        };
+        let both = written.into_iter().zip(copy.write(batch));
+        both.map(|(one, other)| one.and(other)).collect()
     }
 
     fn flush(&self) -> Result<(), DeviceError> {
-        self.unflushed.flush(|| self.device.flush())
+        let flushed = self.place.flush();
+        let copy = self.copy.as_ref().map_or(Ok(()), Place::flush);
+        flushed.and(copy)
+    }
+
+    fn discard(&self, ranges: &[(u64, u64)]) -> Result<(), DeviceError> {
+        let told = self.place.discard(ranges);
+        let copy = self.copy.as_ref().map_or(Ok(()), |it| it.discard(ranges));
+        told.and(copy)
+    }
+}
+
+impl Place {
+    fn read(&self, batch: &mut [Read]) {
+        batch.iter_mut().for_each(|read| read.offset += self.offset);
+        self.device.read(batch);
+        for read in batch {
+            read.offset -= self.offset;
+            if let Err(error) = &read.result {
+                read.result = Err(self.named(error.clone()));
+            }
+        }
+    }
+
+    fn write(&self, batch: &[Write<'_>]) -> Vec<Result<(), DeviceError>> {
+        let mut moved = batch.to_vec();
+        moved.iter_mut().for_each(|it| it.offset += self.offset);
+        let written = self.device.write(&moved);
+        self.unflushed.note();
+        let named = |result: Result<(), DeviceError>| result.map_err(|error| self.named(error));
+        written.into_iter().map(named).collect()
+    }
+
+    fn flush(&self) -> Result<(), DeviceError> {
+        let flushed = self.unflushed.flush(|| self.device.flush());
+        flushed.map_err(|error| self.named(error))
+    }
+
+    fn discard(&self, ranges: &[(u64, u64)]) -> Result<(), DeviceError> {
+        let moved = ranges.iter().map(|(at, len)| (self.offset + at, *len));
+        let told = self.device.discard(&moved.collect::<Vec<_>>());
+        self.unflushed.note();
+        told.map_err(|error| self.named(error))
     }
 
     /// An error that says which device it is of.
@@ -139,6 +243,26 @@ impl Unflushed {
     }
 }
 
+/// The same devices, where what stands twice is read and written in one place alone: in its first place, and in its second.
+/// Empty where nothing stands twice.
+///
+/// # Errors
+/// As for [`JoinedDevice::with_gaps`].
+pub fn sides(device: &dyn Device) -> Result<Vec<Arc<dyn Device>>, DeviceError> {
+    let members = device.members();
+    let twice = members.iter().position(|member| member.copy.is_some());
+    let sides = twice.map(|twice| {
+        let side = |alone: Member| {
+            let mut members = members.to_vec();
+            members[twice] = alone;
+            let side = JoinedDevice::with_gaps(members, device.size())?;
+            Ok(Arc::new(side) as Arc<dyn Device>)
+        };
+        members[twice].alone().into_iter().map(side).collect()
+    });
+    sides.unwrap_or(Ok(Vec::new()))
+}
+
 /// Several devices as one. A request that reaches from one into the next is cut; a flush goes to those that were written
 /// since their last one, and returns when all of them have.
 #[derive(Debug)]
@@ -179,14 +303,13 @@ impl JoinedDevice {
     pub fn with_gaps(members: Vec<Member>, size: u64) -> Result<Self, DeviceError> {
         let mut free_from = 0;
         for Member {
-            device,
-            offset,
-            range,
-            ..
+            place, copy, range, ..
         } in &members
         {
             let len = range.end.saturating_sub(range.start);
-            check_range(device.size(), *offset, len)?;
+            for Place { device, offset, .. } in std::iter::once(place).chain(copy) {
+                check_range(device.size(), *offset, len)?;
+            }
             check_range(size, range.start, len)?;
             if range.start < free_from {
                 let (offset, size) = (range.start, free_from);
@@ -195,6 +318,11 @@ impl JoinedDevice {
             free_from = range.end;
         }
         Ok(Self { members, size })
+    }
+
+    /// A byte of the whole, counted from the first of a member.
+    fn within(&self, member: usize, byte: u64) -> u64 {
+        byte - self.members[member].range.start
     }
 
     /// Whether a member has each byte of a range that lies on the device.
@@ -244,9 +372,9 @@ fn part_of(read: &mut Read, bytes: &Range<usize>, at: u64) -> Read {
 }
 
 /// Puts what a member has read where the caller looks for it.
-fn give_back(read: &mut Read, bytes: Range<usize>, part: Read, member: &Member) {
-    if let Err(error) = part.result {
-        read.result = Err(member.named(error));
+fn give_back(read: &mut Read, bytes: Range<usize>, part: Read) {
+    if part.result.is_err() {
+        read.result = part.result;
     } else if read.buffer.is_empty() {
         read.buffer = part.buffer;
     } else {
@@ -261,18 +389,18 @@ impl Device for JoinedDevice {
 
     /// The largest of any member.
     fn sector_size(&self) -> u32 {
-        let sectors = self.members.iter().map(|m| m.device.sector_size());
+        let sectors = self.members.iter().map(|m| m.device().sector_size());
         sectors.max().unwrap_or(512)
     }
 
     /// Whether a seek costs milliseconds on any member.
     fn rotational(&self) -> bool {
-        self.members.iter().any(|m| m.device.rotational())
+        self.members.iter().any(|m| m.device().rotational())
     }
 
     fn rotational_at(&self, offset: u64) -> bool {
         let held = self.members.iter().find(|m| m.range.contains(&offset));
-        held.is_some_and(|m| m.device.rotational())
+        held.is_some_and(|m| m.device().rotational())
     }
 
     fn read(&self, batch: &mut [Read]) {
@@ -288,7 +416,7 @@ impl Device for JoinedDevice {
                 read.buffer.fill(0);
             }
             for (member, bytes) in parts {
-                let at = self.members[member].at(read.offset + bytes.start as u64);
+                let at = self.within(member, read.offset + bytes.start as u64);
                 let part = part_of(read, &bytes, at);
                 below[member].push(((index, bytes), part));
             }
@@ -296,10 +424,10 @@ impl Device for JoinedDevice {
         for (member, parts) in self.members.iter().zip(below) {
             let (places, mut reads): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
             if !reads.is_empty() {
-                member.device.read(&mut reads);
+                member.read(&mut reads);
             }
             for ((index, bytes), part) in places.into_iter().zip(reads) {
-                give_back(&mut batch[index], bytes, part, member);
+                give_back(&mut batch[index], bytes, part);
             }
         }
     }
@@ -317,7 +445,7 @@ impl Device for JoinedDevice {
         let checked = batch.iter().zip(&results).enumerate();
         for (index, (write, _)) in checked.filter(|(_, (_, result))| result.is_ok()) {
             for (member, bytes) in self.cut(write.offset, write.data.len()) {
-                let offset = self.members[member].at(write.offset + bytes.start as u64);
+                let offset = self.within(member, write.offset + bytes.start as u64);
                 let part = Write::new(offset, &write.data[bytes], write.kind);
                 below[member].push((index, part));
             }
@@ -327,11 +455,9 @@ impl Device for JoinedDevice {
             if writes.is_empty() {
                 continue;
             }
-            let written = member.device.write(&writes);
-            member.unflushed.note();
-            for (index, result) in places.into_iter().zip(written) {
-                if let Err(error) = result {
-                    results[index] = Err(member.named(error));
+            for (index, result) in places.into_iter().zip(member.write(&writes)) {
+                if result.is_err() {
+                    results[index] = result;
                 }
             }
         }
@@ -342,8 +468,7 @@ impl Device for JoinedDevice {
     fn flush(&self) -> Result<(), DeviceError> {
         let mut outcome = Ok(());
         for member in &self.members {
-            let flushed = member.flush().map_err(|error| member.named(error));
-            outcome = outcome.and(flushed);
+            outcome = outcome.and(member.flush());
         }
         outcome
     }
@@ -357,22 +482,20 @@ impl Device for JoinedDevice {
             for (index, member) in self.members.iter().enumerate() {
                 let (start, end) = (member.range.start.max(offset), member.range.end.min(end));
                 if start < end {
-                    below[index].push((member.at(start), end - start));
+                    below[index].push((start - member.range.start, end - start));
                 }
             }
         }
         let mut outcome = Ok(());
         let touched = self.members.iter().zip(below);
         for (member, ranges) in touched.filter(|(_, ranges)| !ranges.is_empty()) {
-            let told = member.device.discard(&ranges);
-            member.unflushed.note();
-            outcome = outcome.and(told.map_err(|error| member.named(error)));
+            outcome = outcome.and(member.discard(&ranges));
         }
         outcome
     }
 
     fn counters(&self) -> Counters {
-        self.members.iter().map(|m| m.device.counters()).sum()
+        self.members.iter().map(|m| m.device().counters()).sum()
     }
 
     fn members(&self) -> &[Member] {

@@ -48,7 +48,7 @@ pub use error::{DeviceError, Op};
 pub use faulty::{Effect, FaultyDevice, Request, Rule};
 pub use file::{FileDevice, FileOptions, Lock, Mode};
 pub use image::Image;
-pub use joined::{JoinedDevice, Member};
+pub use joined::{JoinedDevice, Member, sides};
 pub use loopdev::{
     LoopDevice, LoopError, LoopOptions, backing_file, find_loops, is_autoclear, measure_again,
     whole_image,

@@ -24,8 +24,9 @@ pub use devices::{DEVICE_OFFSET_MAX, DEVICES_MAX, DeviceEntry, DeviceKind, Devic
 pub use disk::DiskFigures;
 pub use features::{
     COMPATIBLE_ATIME, Features, INCOMPATIBLE_DELTAS, INCOMPATIBLE_DEVICES, INCOMPATIBLE_KNOWN,
-    INCOMPATIBLE_TRACKS, INCOMPATIBLE_UNWRITTEN, RO_COMPATIBLE_ALL_LOG, RO_COMPATIBLE_KNOWN,
-    RO_COMPATIBLE_PLACEMENT, RO_COMPATIBLE_PLACES, RO_COMPATIBLE_SECOND_COPIES, RO_COMPATIBLE_TIER,
+    INCOMPATIBLE_TRACKS, INCOMPATIBLE_UNWRITTEN, RO_COMPATIBLE_ALL_LOG, RO_COMPATIBLE_COPY,
+    RO_COMPATIBLE_KNOWN, RO_COMPATIBLE_PLACEMENT, RO_COMPATIBLE_PLACES,
+    RO_COMPATIBLE_SECOND_COPIES, RO_COMPATIBLE_TIER,
 };
 pub use places::{OFFSETS, OFFSETS_SMALL, PROBES, SMALL_DEVICE, offsets};
 pub use scrub::ScrubMark;
@@ -252,7 +253,11 @@ impl RawSuperblock {
             }
             true => {
                 let members = self.members.get(..count);
-                let table = members.and_then(|members| devices::table(members, self.device.get()));
+                let mut table =
+                    members.and_then(|members| devices::table(members, self.device.get()));
+                if self.ro_compatible.get() & RO_COMPATIBLE_COPY == 0 {
+                    table.iter_mut().flatten().for_each(|d| d.has_copy = false);
+                }
                 table.filter(|table| devices::fit(table, geometry))
             }
         };

@@ -141,7 +141,7 @@ fn one_resized(old: &Superblock, size: Option<u64>, device: u64) -> Result<Super
     Ok(grown)
 }
 
-/// Each device used as far as it reaches, and no other one's addresses follow. Where superblocks stand stays as it is.
+/// Each device used as far as it reaches, and no other one's addresses follow; not the leading one where it has a copy. Where superblocks stand stays as it is.
 fn several_resized(old: &Superblock, members: &[Member]) -> Superblock {
     let g = &old.geometry;
     let mut grown = old.clone();
@@ -155,7 +155,10 @@ fn several_resized(old: &Superblock, members: &[Member]) -> Superblock {
         let held = room_on(member.device().as_ref(), offset, g);
         let next = old.devices.get(index + 1).map(|next| next.addr.0);
         let most = next.map_or(u64::MAX, |next| next.saturating_sub(addr.0));
-        grown.devices[index].frags = held.min(most).max(frags);
+        // What the first one holds stands a second time, where it has no more room.
+        if index > 0 || old.copy().is_none() {
+            grown.devices[index].frags = held.min(most).max(frags);
+        }
     }
     let end = grown.devices.last().map_or(0, |last| last.extent().end().0);
     grown.geometry.total_frags = g.total_frags.max(end);

@@ -69,7 +69,7 @@ pub use loamfs_format::{GroupNo, Ino};
 pub use loamfs_log::loss::Loss;
 pub use loamfs_log::{LogError, MembersError, members, superblocks};
 pub use loamfs_space::CleaningPolicy;
-pub use membership::{add, may_join, remove_emptied, remove_missing};
+pub use membership::{add, may_join, may_lead, remove_emptied, remove_missing, replace_missing};
 pub use mkfs::{MkfsOptions, NewDevice, PROFILES, VOLUME_MIN, mkfs, mkfs_on};
 pub use ownership::Ownership;
 pub use patience::{WouldWait, without_waiting};

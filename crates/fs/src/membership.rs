@@ -9,11 +9,11 @@ use crate::error::Error;
 use crate::grow::{bytes, closed, open, refuse_moved, reopened, room_on};
 use crate::law;
 use crate::mkfs::lead_in;
-use loamfs_device::Device;
+use loamfs_device::{Device, Member};
 use loamfs_format::superblock::{
     DEVICES_MAX, DeviceEntry, DeviceKind, DeviceState, INCOMPATIBLE_DEVICES, Superblock,
 };
-use loamfs_format::text::human;
+use loamfs_format::text::{human, lacking};
 use loamfs_format::{Extent, FragAddr, GroupNo};
 use loamfs_log::members::{self, Candidate, join_those_in};
 use loamfs_log::superblocks::{self, Copies};
@@ -101,13 +101,78 @@ pub fn remove_missing(
     others: &[Candidate],
     env: &Env,
 ) -> Result<(u64, u64), Error> {
-    let volume = members::join_without(first, others).map_err(loamfs_log::LogError::from)?;
+    let join = || members::join_without(first, others).map_err(loamfs_log::LogError::from);
+    let mut volume = join()?;
+    let sb = superblocks::read(volume.as_ref())?.newest;
+    if members::missing_of(&sb, volume.as_ref()).any(|entry| entry.has_copy) {
+        // What is written now the copy will never have.
+        members::forget_copy(volume.as_ref(), &sb)?;
+        volume = join()?;
+    }
     let opened = open(&volume, env)?;
     let given_up = opened.upkeep().give_up();
     given_up.and(opened.close())?;
     let sizes = take_out(&volume, env)?;
     reopened(&joined(first, others)?, env)?;
     Ok(sizes)
+}
+
+/// Puts a new device in the place of the one that leads, which is missing: it gets all that the copy of that has. Returns the volume's
+/// size before and after, in bytes. What the new device held is lost. A crash leaves the volume without the new device or with
+/// it; the same command goes on from there.
+///
+/// # Errors
+/// [`Error::Options`] if the device that leads is there, or the new one is too small; that there is no copy, or a device's.
+pub fn replace_missing(
+    first: &Candidate,
+    others: &[Candidate],
+    new: &Candidate,
+    env: &Env,
+) -> Result<(u64, u64), Error> {
+    let (volume, sb, from) = without_leader(first, others, new)?;
+    members::fill(&from, new.device.as_ref(), &sb)?;
+    let table = Superblock {
+        membership_epoch: next_epoch(&sb)?,
+        ..sb.clone()
+    };
+    let uuid = Random::new(env.seed).uuid();
+    members::lead(volume.as_ref(), new.device.as_ref(), &table, uuid)?;
+    let others = [others, std::slice::from_ref(new)].concat();
+    reopened(&joined(first, &others)?, env)?;
+    Ok((bytes(&sb), bytes(&sb)))
+}
+
+/// That [`replace_missing`] would take this device. Nothing is written.
+///
+/// # Errors
+/// As for [`replace_missing`].
+pub fn may_lead(first: &Candidate, others: &[Candidate], new: &Candidate) -> Result<(), Error> {
+    without_leader(first, others, new).map(drop)
+}
+
+/// The volume, its superblock, and the copy that stands in for the device that leads.
+fn without_leader(
+    first: &Candidate,
+    others: &[Candidate],
+    new: &Candidate,
+) -> Result<(Arc<dyn Device>, Superblock, Member), Error> {
+    let refuse = |text: String| Err(Error::Options(text));
+    let volume = members::join_without(first, others).map_err(loamfs_log::LogError::from)?;
+    let sb = superblocks::read(volume.as_ref())?.newest;
+    let Some(from) = members::copy_of_leader(&sb, volume.as_ref()).cloned() else {
+        return refuse(
+            "the device that leads the volume is there; `loamfs device replace VOLUME OLD NEW` replaces another one".into(),
+        );
+    };
+    let (have, need) = (new.device.size(), from.range().end);
+    if have < need {
+        return refuse(format!(
+            "{} has {}; it must hold what the missing device held",
+            new.name,
+            lacking(have, need)
+        ));
+    }
+    Ok((volume, sb, from))
 }
 
 /// Takes devices out of the table that were emptied, and wipes them.
@@ -185,6 +250,11 @@ fn with_entry(
         // What a device holds in groups of the log is not counted before it may leave.
         return refuse("a volume of the profile `lfs` stays on one device".into());
     }
+    if kind == DeviceKind::Fast && old.copy().is_some() {
+        return refuse(
+            "the log of this volume stands twice, which it could not on another fast device; add a slow one".into(),
+        );
+    }
     let name = &new.name;
     let own = superblocks::find(new.device.as_ref()).ok();
     let own = own.filter(|copies| copies.newest.uuid == old.uuid);
@@ -229,6 +299,7 @@ fn with_entry(
         frags,
         device,
         offset,
+        has_copy: false,
     };
     let at = table
         .devices

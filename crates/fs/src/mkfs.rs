@@ -14,8 +14,8 @@ use loamfs_format::ifile::block_of;
 use loamfs_format::inode::{Inode, ROOT_INO, mode};
 use loamfs_format::superblock::{
     CheckpointRef, DeviceEntry, DiskFigures, Geometry, INCOMPATIBLE_DELTAS, INCOMPATIBLE_DEVICES,
-    PROBES, RO_COMPATIBLE_ALL_LOG, RO_COMPATIBLE_PLACES, RO_COMPATIBLE_SECOND_COPIES, ScrubMark,
-    Superblock, UNIT_SIZE,
+    PROBES, RO_COMPATIBLE_ALL_LOG, RO_COMPATIBLE_COPY, RO_COMPATIBLE_PLACES,
+    RO_COMPATIBLE_SECOND_COPIES, ScrubMark, Superblock, UNIT_SIZE,
 };
 use loamfs_format::{BlockKind, Extent, FragAddr, Ino, InodeBlockNo, Ssn, Token};
 use loamfs_log::writer::{LogWriter, Tail};
@@ -52,6 +52,9 @@ pub struct MkfsOptions {
     /// Whether segments may say what changed in inodes instead of writing their blocks. Programs that do not know this refuse the
     /// volume.
     pub deltas: bool,
+    /// Whether what the fast device holds, the log, stands a second time on the largest of the slow ones: losing either loses
+    /// nothing of it.
+    pub copy: bool,
     /// Expected average file size, bytes (H9).
     pub avg_file_size: u32,
     /// Expected files a directory (H9).
@@ -75,6 +78,7 @@ impl Default for MkfsOptions {
             checkpoint_segments_max: None,
             checkpoint_nodes_max: None,
             deltas: false,
+            copy: false,
             avg_file_size: 16 << 10,
             files_per_dir: 64,
             disk: None,
@@ -198,6 +202,9 @@ pub(crate) fn geometry(have: u64, o: &MkfsOptions) -> Result<Geometry, Error> {
 /// Options out of range, or the device's.
 pub fn mkfs(device: &Arc<dyn Device>, o: &MkfsOptions, env: &Env) -> Result<(), Error> {
     let geometry = geometry(device.size(), o)?;
+    if o.copy {
+        return Err(shares::no_copy());
+    }
     let mut random = Random::new(env.seed);
     let entry = DeviceEntry {
         frags: geometry.total_frags,
@@ -246,7 +253,11 @@ pub fn mkfs_on(
         )
     };
     let members = devices.iter().zip(&sb.devices).enumerate().map(member);
-    let joined: Arc<dyn Device> = Arc::new(JoinedDevice::new(members.collect())?);
+    let mut members: Vec<Member> = members.collect();
+    members::stand_twice(&mut members, &sb);
+    let joined: Arc<dyn Device> = Arc::new(JoinedDevice::new(members)?);
+    // In the copy too.
+    wipe(joined.as_ref())?;
     // The first device comes last: without its copies the others are no volume.
     members::identify(joined.as_ref(), &sb)?;
     make(&joined, sb, env, &mut random)?;
@@ -268,6 +279,7 @@ fn superblock(
     random: &mut Random,
 ) -> Result<Superblock, Error> {
     let preset = switches(&o.profile)?;
+    let copy = if o.copy { RO_COMPATIBLE_COPY } else { 0 };
     Ok(Superblock {
         uuid: o.uuid.unwrap_or_else(|| random.uuid()),
         membership_epoch: 1,
@@ -276,7 +288,7 @@ fn superblock(
         geometry,
         checksum_algorithm: 1,
         compatible: 0,
-        ro_compatible: RO_COMPATIBLE_PLACES | RO_COMPATIBLE_SECOND_COPIES | preset,
+        ro_compatible: RO_COMPATIBLE_PLACES | RO_COMPATIBLE_SECOND_COPIES | preset | copy,
         incompatible: if o.deltas { INCOMPATIBLE_DELTAS } else { 0 },
         checkpoint: CheckpointRef {
             ssn: Ssn(0),

@@ -5,7 +5,7 @@ mod windows;
 
 use crate::blocks::{Fetch, What};
 use crate::error::{Corrupt, Error};
-use loamfs_device::{Buffer, Device, DeviceError, IoKind, Read};
+use loamfs_device::{Buffer, Device, DeviceError, IoKind, Read, read_exact, sides};
 use loamfs_format::{Extent, FragAddr, Geometry};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,6 +27,8 @@ const AT_HAND_MAX: u64 = 128 << 10;
 /// Reads blocks of a volume.
 pub(crate) struct Reader {
     device: Arc<dyn Device>,
+    /// The same, but for what stands twice: that is read in its second place. None where nothing does.
+    second: Option<Arc<dyn Device>>,
     geometry: Geometry,
     windows: Mutex<Windows>,
 }
@@ -55,10 +57,28 @@ impl Reader {
     /// A reader that keeps up to `bytes` bytes of windows.
     pub fn new(device: Arc<dyn Device>, geometry: Geometry, bytes: u64) -> Reader {
         Reader {
+            second: sides(device.as_ref()).ok().and_then(|mut both| both.pop()),
             device,
             geometry,
             windows: Mutex::new(Windows::new(bytes)),
         }
+    }
+
+    /// The device, in which what stands twice is read in its first place; and the same that reads it in its second.
+    pub fn places(&self) -> impl Iterator<Item = &Arc<dyn Device>> {
+        std::iter::once(&self.device).chain(&self.second)
+    }
+
+    /// Blocks as they are in each place, if they stand in two: the second ones, in the order given.
+    pub fn read_second(&self, wanted: &[Fetch]) -> Option<Vec<Bytes>> {
+        let second = self.second.as_ref()?;
+        let read = |fetch: &Fetch| {
+            let range = self.range(fetch);
+            let len = (range.end - range.start) as usize;
+            let bytes = read_exact(second.as_ref(), range.start, len, kind(fetch))?;
+            Ok(Slice::Own(bytes.to_vec()))
+        };
+        Some(wanted.iter().map(read).collect())
     }
 
     /// Keeps up to `bytes` bytes of windows from now on.
@@ -417,6 +437,12 @@ pub(crate) fn fetch_into(
                 fetch,
                 bytes.or_else(|error| reader.copies(fetch).map(Slice::Own).ok_or(error)),
             );
+            let again = again.or_else(|error| {
+                let second = reader.read_second(std::slice::from_ref(fetch));
+                let second = second.into_iter().flatten().next();
+                let taken = second.is_some_and(|bytes| take(fetch, bytes).is_ok());
+                taken.then_some(()).ok_or(error)
+            });
             failed.extend(again.err().map(|error| (*fetch, error)));
         }
     }

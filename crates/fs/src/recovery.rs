@@ -38,11 +38,11 @@ use loamfs_format::superblock::{
 };
 use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, GroupNo, Ino, Ssn};
 use loamfs_log::LogError;
-use loamfs_log::chain::{self, Chain};
+use loamfs_log::chain::Chain;
 use loamfs_log::loss::Loss;
 use loamfs_log::members;
+use loamfs_log::rejoin::{self, Adopted};
 use loamfs_log::summary::Link;
-use loamfs_log::superblocks::{self, Copies};
 use loamfs_log::writer::{LogWriter, Tail};
 use loamfs_space::{CleaningPolicy, Space};
 use std::collections::BTreeMap;
@@ -86,13 +86,17 @@ struct Replay<'c> {
 }
 
 /// Reads superblocks and chain, and rebuilds the state of the last adopted segment. Writes nothing but headers of the log
-/// that a crash tore ([`chain::rewrite_headers`]).
+/// that a crash tore (`chain::rewrite_headers`).
 pub(crate) fn open(
     device: &Arc<dyn Device>,
     settings: &Settings,
     env: &Env,
 ) -> Result<(Core, Reader, Option<Loss>), Error> {
-    let (copies, mut sb, chain) = adopt(device.as_ref(), settings, env)?;
+    let adopted = adopt(device.as_ref(), settings, env)?;
+    // Who only reads leaves what is damaged as it is.
+    let second = adopted.second().filter(|_| settings.read_only);
+    let device = &second.unwrap_or(device).clone();
+    let (copies, mut sb, chain) = adopted.into_parts();
     // A copy whose checkpoint cannot be read counts as none.
     let named = copies
         .named
@@ -191,28 +195,25 @@ impl Base {
     }
 }
 
-/// Reads superblocks and chain. Who may write must know all that they say, and accept what rot took.
-fn adopt(
-    device: &dyn Device,
-    settings: &Settings,
-    env: &Env,
-) -> Result<(Copies, Superblock, Chain), Error> {
+/// Reads superblocks and chain. Who may write must know all that they say, and accept what rot took; then the log's two places are
+/// alike, if it has two.
+fn adopt(device: &dyn Device, settings: &Settings, env: &Env) -> Result<Adopted, Error> {
     if !settings.read_only {
         // A killed daemon leaves writes in volatile caches; what is read now must stay so.
         device.flush()?;
     }
-    let copies = superblocks::read(device)?;
     let law = law::of_log(&env.law);
-    let (sb, chain) = chain::adopt(device, &copies, &law)?;
+    let adopted = rejoin::adopt(device, &law)?;
     if !settings.read_only {
-        copies.may_write()?;
-        match chain.loss {
+        adopted.may_write()?;
+        match adopted.chain().loss {
             Some(loss) if !settings.accept_loss => return Err(LogError::from(loss).into()),
             _ => {}
         }
-        chain::rewrite_headers(device, &sb, &chain, &law)?;
+        adopted.rejoin(&law)?;
+        adopted.rewrite_headers(device, &law)?;
     }
-    Ok((copies, sb, chain))
+    Ok(adopted)
 }
 
 /// The maps that a checkpoint's summary names.

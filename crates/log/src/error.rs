@@ -52,6 +52,11 @@ pub enum LogError {
         /// How many it has.
         count: usize,
     },
+    /// What the leading device holds stands in one of its two places alone.
+    #[error(
+        "one of the two copies of the log is missing, so that the volume can only be read; attach its device, or make the volume whole by `loamfs device remove --missing` or `loamfs device replace --missing`"
+    )]
+    Alone,
     /// Devices are not a volume together.
     #[error(transparent)]
     Members(#[from] MembersError),
@@ -161,6 +166,8 @@ pub enum MembersError {
         kind: &'static str,
         /// Bytes of the volume that it holds.
         bytes: u64,
+        /// Whether the others can be read without it.
+        dispensable: bool,
     },
     /// A device is shorter than the table says.
     #[error("{name} has {} for the volume; attach the whole device", lacking(*have, *need))]

@@ -89,6 +89,16 @@ pub trait Rules: Debug + Send + Sync {
         1 - newest
     }
 
+    /// Where the log stands twice, recovery brings its copies into line.
+    fn rejoins(&self) -> bool {
+        true
+    }
+
+    /// They are in line, durably, before it seals its own segment.
+    fn rejoins_first(&self) -> bool {
+        true
+    }
+
     // ---- rule 15: changes of a volume's devices -------------------------------------------------------------------------
 
     /// A device that joins says whose it is before the table names it.

@@ -12,6 +12,7 @@ mod look;
 pub mod loss;
 pub mod members;
 pub mod plugging;
+pub mod rejoin;
 pub mod segment;
 pub mod summary;
 pub mod superblocks;

@@ -6,11 +6,14 @@
 use crate::error::{LogError, MembersError};
 use crate::law::Rules;
 use crate::superblocks::{self, Copies};
-use loamfs_device::{Device, JoinedDevice, Member};
+use loamfs_device::{Device, IoKind, JoinedDevice, Member, read_exact, write_all};
 use loamfs_format::Ssn;
-use loamfs_format::superblock::{DeviceEntry, PROBES, Superblock};
+use loamfs_format::superblock::{DeviceEntry, PROBES, SIZE, Superblock, offsets};
 use loamfs_space::law::Law;
 use std::sync::Arc;
+
+/// Bytes that are copied at once to a device that takes the place of another one.
+const STEP: u64 = 4 << 20;
 
 /// A device that may be one of a volume's.
 #[derive(Clone)]
@@ -26,6 +29,8 @@ struct Known {
     name: String,
     device: Arc<dyn Device>,
     sb: Superblock,
+    /// Whether it stands in for the device that leads.
+    is_copy: bool,
 }
 
 /// Puts together the volume of which `first` is a device, out of that and `others`. Nothing is written.
@@ -33,11 +38,11 @@ struct Known {
 /// # Errors
 /// The first thing that is wrong with a device, or which one is not there.
 pub fn join(first: &Candidate, others: &[Candidate]) -> Result<Arc<dyn Device>, MembersError> {
-    join_by(first, others, member)
+    join_known(first, &know_all(first, others)?, member)
 }
 
-/// As [`join`], where devices that do not lead may be missing: another one stands in the place of each, of which nothing can be
-/// read ([`Member::missing`]).
+/// As [`join`], where devices may be missing: another one stands in the place of each, of which nothing can be read
+/// ([`Member::missing`]). In the place of the one that leads its copy stands on another one; without a copy it may not be missing.
 ///
 /// # Errors
 /// As for [`join`].
@@ -45,7 +50,13 @@ pub fn join_without(
     first: &Candidate,
     others: &[Candidate],
 ) -> Result<Arc<dyn Device>, MembersError> {
-    join_by(first, others, |known, entry, leads| {
+    let mut known = know_all(first, others)?;
+    if !known.iter().any(|one| one.sb.leads())
+        && let Some(copy) = known.iter().find_map(copied)
+    {
+        known.push(copy);
+    }
+    join_known(first, &known, |known, entry, leads| {
         match known.iter().any(|one| is(one, entry)) {
             true => member(known, entry, leads),
             false => Ok(stand_in(entry, leads)),
@@ -53,20 +64,34 @@ pub fn join_without(
     })
 }
 
-fn join_by(
+/// What a device has of the one that leads, as if that were there.
+fn copied(one: &Known) -> Option<Known> {
+    let (holder, at) = one.sb.copy().filter(|(holder, _)| is(one, holder))?;
+    let copy = Member::new(&one.name, Arc::clone(&one.device), at, holder.offset - at);
+    let device: Arc<dyn Device> = Arc::new(JoinedDevice::new(vec![copy]).ok()?);
+    let sb = superblocks::find(device.as_ref()).ok()?.newest;
+    let name = format!("the copy of device {} on {}", sb.device, one.name);
+    (sb.uuid == one.sb.uuid && sb.leads()).then_some(Known {
+        name,
+        device,
+        sb,
+        is_copy: true,
+    })
+}
+
+fn join_known(
     first: &Candidate,
-    others: &[Candidate],
+    known: &[Known],
     member: impl Fn(&[Known], &DeviceEntry, &Superblock) -> Result<Member, MembersError>,
 ) -> Result<Arc<dyn Device>, MembersError> {
-    let known = know_all(first, others)?;
     if !known[0].sb.has_devices() {
         return Ok(Arc::clone(&first.device));
     }
-    let leads = leader(&known)?;
-    for one in &known {
+    let leads = leader(known)?;
+    for one in known {
         belongs(one, leads)?;
     }
-    put_together(first, &known, leads, member)
+    put_together(first, known, leads, member)
 }
 
 /// As [`join`], for whoever keeps devices while some join and leave: leaves those of the `others` out that the table does not have.
@@ -113,10 +138,28 @@ fn put_together(
 ) -> Result<Arc<dyn Device>, MembersError> {
     let entries = leads.devices.iter();
     let members = entries.map(|entry| member(known, entry, leads));
-    let members = members.collect::<Result<Vec<Member>, _>>()?;
+    let mut members = members.collect::<Result<Vec<Member>, _>>()?;
+    // Unless its copy stands in for it.
+    if !known.iter().any(|one| one.is_copy) {
+        stand_twice(&mut members, leads);
+    }
     match JoinedDevice::with_gaps(members, leads.volume_bytes()) {
         Ok(joined) => Ok(Arc::new(joined)),
         Err(cause) => Err(unknown(first, cause.into())),
+    }
+}
+
+/// Gives the device that leads its second place, if the other one is there.
+pub fn stand_twice(members: &mut [Member], leads: &Superblock) {
+    let Some((holder, at)) = leads.copy() else {
+        return;
+    };
+    let place = leads.devices.iter().position(|entry| entry == holder);
+    let other = place.and_then(|place| members.get(place)).cloned();
+    if let Some(other) = other.filter(|other| !other.is_missing())
+        && let Some(first) = members.first_mut()
+    {
+        *first = first.clone().with_copy(&other, at);
     }
 }
 
@@ -135,6 +178,7 @@ fn know(candidate: &Candidate) -> Result<Known, MembersError> {
         name: candidate.name.clone(),
         device: Arc::clone(&candidate.device),
         sb: copies.newest,
+        is_copy: false,
     })
 }
 
@@ -176,6 +220,8 @@ fn missing(of: &Superblock, entry: &DeviceEntry) -> MembersError {
         count: of.devices.len(),
         kind: entry.kind.name(),
         bytes: held.end - held.start,
+        // Without the one that leads nothing can be read, unless that has a copy.
+        dispensable: of.devices.first() != Some(entry) || of.copy().is_some(),
     }
 }
 
@@ -240,6 +286,103 @@ pub fn missing_of<'s>(
     let members = sb.devices.iter().zip(device.members());
     let missing = members.filter(|(_, member)| member.is_missing());
     missing.map(|(entry, _)| entry)
+}
+
+/// The copy that stands in for the device that leads; `None` if that is there.
+pub fn copy_of_leader<'d>(sb: &Superblock, device: &'d dyn Device) -> Option<&'d Member> {
+    let (_, at) = sb.copy()?;
+    let first = device.members().first()?;
+    // It is a part of another device.
+    let held = first.device().members().first().map(Member::offset);
+    (held == Some(at)).then_some(first)
+}
+
+/// Takes out of the superblocks that a device has a copy of the one that leads: it is missing, and what is written from now on the
+/// copy does not have. Each stays with its checkpoint.
+///
+/// # Errors
+/// The device's.
+pub fn forget_copy(device: &dyn Device, sb: &Superblock) -> Result<(), LogError> {
+    for (copy, own) in by_age(device, sb) {
+        let mut devices = own.devices.clone();
+        devices.iter_mut().for_each(|entry| entry.has_copy = false);
+        let own = Superblock {
+            membership_epoch: sb.membership_epoch.saturating_add(1),
+            devices,
+            ..own
+        };
+        superblocks::write_copy(device, &own, copy)?;
+        device.flush()?;
+    }
+    Ok(())
+}
+
+/// The superblock copies that can be read, with their places, the older one first.
+fn by_age(device: &dyn Device, sb: &Superblock) -> Vec<(usize, Superblock)> {
+    let at = |(copy, at)| {
+        let bytes = read_exact(device, at, SIZE, IoKind::Superblock).ok()?;
+        Some((copy, Superblock::decode(&bytes).ok()?))
+    };
+    let places = offsets(sb.volume_bytes()).into_iter().enumerate();
+    let mut copies: Vec<(usize, Superblock)> = places.filter_map(at).collect();
+    copies.sort_by_key(|(_, sb)| sb.checkpoint.ssn);
+    copies
+}
+
+/// Gives a new device all that a member holds, but for the superblocks: it says nothing of the volume yet.
+///
+/// # Errors
+/// A device's.
+pub fn fill(from: &Member, new: &dyn Device, sb: &Superblock) -> Result<(), LogError> {
+    superblocks::wipe(new, PROBES)?;
+    new.flush()?;
+    let places = offsets(sb.volume_bytes()).map(|at| at..at + SIZE as u64);
+    let mut at = 0;
+    while at < from.range().end {
+        let len = (from.range().end - at).min(STEP);
+        let mut bytes = read_exact(from.device().as_ref(), at, len as usize, IoKind::Other)?;
+        for place in places
+            .iter()
+            .filter(|place| place.start < at + len && at < place.end)
+        {
+            let within = place.start.max(at) - at..place.end.min(at + len) - at;
+            bytes[within.start as usize..within.end as usize].fill(0);
+        }
+        write_all(new, at, &bytes, IoKind::Other)?;
+        at += len;
+    }
+    Ok(new.flush()?)
+}
+
+/// Has a new device lead the volume, by a table in which it has this identity: first its own superblocks say so, then those of the copy
+/// that stood in for it, then the others'. Each stays with its checkpoint.
+///
+/// # Errors
+/// A device's.
+pub fn lead(
+    device: &dyn Device,
+    new: &dyn Device,
+    table: &Superblock,
+    uuid: [u8; 16],
+) -> Result<(), LogError> {
+    let copies = by_age(device, table);
+    for to in [new, device] {
+        for (copy, own) in &copies {
+            let mut devices = table.devices.clone();
+            devices
+                .iter_mut()
+                .take(1)
+                .for_each(|first| first.uuid = uuid);
+            let own = Superblock {
+                membership_epoch: table.membership_epoch,
+                devices,
+                ..own.clone()
+            };
+            superblocks::write_copy(to, &own, *copy)?;
+            to.flush()?;
+        }
+    }
+    Ok(())
 }
 
 /// Whether what a device says is of a volume by an older table than that which does not name the device. What leads never leaves:

@@ -54,6 +54,12 @@ pub const TIERED: Golden = Golden {
     make: pair::make_tiered,
 };
 
+/// A volume of two devices, of which the second has a copy of the first.
+pub const COPIED: Golden = Golden {
+    name: "copied",
+    make: pair::make_copied,
+};
+
 /// A volume of which a device has left and another one is to ([`joined_with_gap`]).
 pub const GAP: Golden = Golden {
     name: "gap",

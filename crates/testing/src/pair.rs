@@ -1,4 +1,4 @@
-//! LoamFS on two devices, a fast one and another, each half of the bytes.
+//! LoamFS on two devices, a fast one and another, each half of the bytes; of a quarter and the rest, where the log stands twice.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use loamfs_device::{
     Device, DeviceError, Effect, FaultyDevice, Image, JoinedDevice, Member, MemoryDevice, Op, Rule,
 };
 use loamfs_format::superblock::DeviceKind;
-use loamfs_fs::members::{Candidate, join};
-use loamfs_fs::{Env, Error, LogError, MkfsOptions, NewDevice};
+use loamfs_fs::members::{Candidate, join, join_without};
+use loamfs_fs::{Env, Error, LogError, MkfsOptions, NewDevice, OpenOptions, Volume};
 
 use crate::geometry::Geometry;
 use crate::loam::{Loam, check_device, format_env, options_of};
@@ -45,6 +45,8 @@ pub struct Pair {
     pub loam: Loam,
     /// Whether flushes of the second one are forgotten: a fault that must be noticed.
     pub forgets: bool,
+    /// Whether the second one has a copy of the first one.
+    pub copy: bool,
 }
 
 impl Pair {
@@ -53,9 +55,9 @@ impl Pair {
         let [fast, slow] = match device.members() {
             [fast, slow] => [fast, slow].map(|member| Arc::clone(member.device())),
             _ => {
-                let half = half(device.size());
-                let rest = device.size() - half;
-                [slice(device, 0, half)?, slice(device, half, rest)?]
+                let cut = self.cut(device.size());
+                let rest = device.size() - cut;
+                [slice(device, 0, cut)?, slice(device, cut, rest)?]
             }
         };
         match self.forgets {
@@ -67,6 +69,36 @@ impl Pair {
         }
     }
 
+    /// Bytes of the first one.
+    fn cut(&self, size: u64) -> u64 {
+        size / if self.copy { 4 } else { 2 }
+    }
+
+    /// What is wrong with the volume on either device alone.
+    fn alone(&self, device: &Arc<dyn Device>) -> Vec<String> {
+        let parts = self.parts(device).into_iter().flatten();
+        let wrong = parts.enumerate().filter_map(|(index, device)| {
+            let name = format!("device {index} alone");
+            let candidate = Candidate {
+                name: name.clone(),
+                device,
+            };
+            let joined = join_without(&candidate, &[]).map_err(LogError::from);
+            let options = OpenOptions {
+                read_only: true,
+                ..OpenOptions::default()
+            };
+            let opened = joined
+                .map_err(Error::from)
+                .and_then(|joined| Volume::open(joined, &options, Env::fixed(3)));
+            match opened {
+                Ok(volume) => volume.info().loss.map(|loss| format!("{name}: {loss}")),
+                Err(error) => Some(format!("{name}: {error}")),
+            }
+        });
+        wrong.collect()
+    }
+
     /// The volume on both.
     ///
     /// # Errors
@@ -75,10 +107,6 @@ impl Pair {
         let [fast, slow] = self.parts(device)?;
         joined([("slow", slow), ("fast", fast)])
     }
-}
-
-fn half(size: u64) -> u64 {
-    size / 2
 }
 
 fn slice(device: &Arc<dyn Device>, at: u64, len: u64) -> Result<Arc<dyn Device>, DeviceError> {
@@ -99,6 +127,7 @@ impl System for Pair {
         let options = MkfsOptions {
             uuid: Some([0x5a; 16]),
             deltas: options_of(self.loam.volumes).deltas,
+            copy: self.copy,
             ..geometry.mkfs_options()
         };
         let [fast, slow] = self.parts(&device).map_err(Error::from)?;
@@ -113,13 +142,16 @@ impl System for Pair {
     }
 
     fn cuts(&self, size: u64) -> Vec<u64> {
-        vec![half(size)]
+        vec![self.cut(size)]
     }
 
     fn check(&self, image: &Image, geometry: &Geometry) -> Vec<String> {
         let memory = MemoryDevice::from_image(image.clone()).with_sector_size(geometry.sector);
         let device: Arc<dyn Device> = Arc::new(memory);
         match self.joined(&device) {
+            Ok(joined) if self.copy => {
+                [check_device(joined.as_ref()), self.alone(&device)].concat()
+            }
             Ok(joined) => check_device(joined.as_ref()),
             Err(error) => vec![error.to_string()],
         }

@@ -86,6 +86,27 @@ fn files_that_are_carried_between_devices_survive_crashes() {
     assert!(tally.with_fast * 2 > tally.cases, "{tally}");
 }
 
+/// Where the log stands twice, what the explorer asks holds of either device alone too.
+#[test]
+fn a_log_that_stands_twice_is_whole_on_either_device() {
+    let twice = Pair {
+        copy: true,
+        ..Pair::default()
+    };
+    let cases: Vec<Case> = (4000..4003).map(|seed| long(seed, 60)).collect();
+    let outcome = explore(&twice, &cases, false);
+    for report in &outcome.reports {
+        println!("{report}");
+    }
+    assert!(outcome.reports.is_empty());
+    assert!(outcome.tally.distinct > 500, "{}", outcome.tally);
+    let case = campaign::Case::of(107, None);
+    let shrinking = Limit::Time(Duration::from_secs(20));
+    if let Err(report) = campaign::run(&twice, &case, 1_000, shrinking) {
+        panic!("{report}");
+    }
+}
+
 /// A flush must reach each device that was written, not the first one alone.
 #[test]
 fn a_device_whose_flush_is_forgotten_is_noticed() {

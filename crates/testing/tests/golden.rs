@@ -24,7 +24,7 @@ use loamfs_device::{Device, Image, MemoryDevice};
 use loamfs_format::BlockKind;
 use loamfs_fs::{Env, OpenOptions, Volume};
 use loamfs_testing::golden::{
-    ALL, GAP, Golden, Numbers, PAIR, TIERED, dumps, joined_with_gap, listing,
+    ALL, COPIED, GAP, Golden, Numbers, PAIR, TIERED, dumps, joined_with_gap, listing,
 };
 use loamfs_testing::pair::Pair;
 use xxhash_rust::xxh3::xxh3_64;
@@ -62,6 +62,13 @@ fn on(golden: &Golden, device: Arc<dyn Device>) -> Arc<dyn Device> {
         name if [PAIR.name, TIERED.name].contains(&name) => {
             Pair::default().joined(&device).unwrap()
         }
+        name if name == COPIED.name => {
+            let pair = Pair {
+                copy: true,
+                ..Pair::default()
+            };
+            pair.joined(&device).unwrap()
+        }
         name if name == GAP.name => joined_with_gap(&device).unwrap(),
         _ => device,
     }
@@ -78,7 +85,7 @@ fn listed(golden: &Golden, image: Image, numbers: Numbers) -> String {
 
 /// The golden volumes, those of several devices among them.
 fn all() -> impl Iterator<Item = Golden> {
-    ALL.into_iter().chain([PAIR, TIERED, GAP])
+    ALL.into_iter().chain([PAIR, TIERED, COPIED, GAP])
 }
 
 /// Compares a kept text with what there is now.
@@ -240,6 +247,7 @@ fn the_kept_volumes_have_everything_that_the_format_knows() {
         "incompatible 0x4",
         "incompatible 0x8",
         "device 0, fast: ",
+        ", and a copy of the first one",
         " unwritten\n",
         ", unwritten: ",
         " is Log",

@@ -62,7 +62,9 @@ Examples:
   loamfs device remove --cancel /mnt /dev/sdb
       It is to stay after all.
   loamfs device remove --missing /dev/sda
-      What would be lost without the device that is not there any more; with --force it is given up.";
+      What would be lost without the device that is not there any more; with --force it is given up.
+  loamfs device replace --missing /dev/sda /dev/nvme1n1p3
+      The fast device is gone, and /dev/sda has its copy (`loamfs mkfs --copy each`): a new one gets all that.";
 
 /// Show the devices of a volume, add and remove them.
 ///
@@ -90,7 +92,8 @@ pub struct DeviceArgs {
     /// Take back that a device is to be removed; what was moved stays where it is.
     #[arg(long)]
     cancel: bool,
-    /// Remove what is missing. What stood there is lost, and told by file.
+    /// Remove what is missing: what stood there is lost, and told by file. Or replace the device that leads, which is missing, and of
+    /// which another one has a copy: the new one gets all that the copy has.
     #[arg(long)]
     missing: bool,
     /// Print JSON.
@@ -117,6 +120,7 @@ impl DeviceArgs {
                 self.say(&format!("added {}", shown_path(new)), sizes)
             }
             (Action::Remove, []) if self.missing => self.remove_missing(),
+            (Action::Replace, [new]) if self.missing => self.replace_missing(new),
             (Action::Remove, [old]) if self.cancel => {
                 self.stay(number(&info::report(&self.volume)?, old)?)
             }
@@ -140,10 +144,14 @@ impl DeviceArgs {
     /// That options go with what is to be done.
     fn check(&self) -> Result<(), Failure> {
         let adds = matches!(self.action, Action::Add | Action::Replace);
-        let alone = self.action == Action::Remove && self.devices.is_empty() && !self.cancel;
-        if self.missing && !alone {
+        let fits = match self.action {
+            Action::Remove => self.devices.is_empty() && !self.cancel,
+            Action::Replace => self.devices.len() == 1,
+            Action::List | Action::Add => false,
+        };
+        if self.missing && !fits {
             return Err(Failure::usage(
-                "--missing goes with `remove` and the volume alone",
+                "--missing goes with `remove` and the volume alone, or with `replace`, the volume and the new device",
             ));
         }
         if self.fast && !adds || self.force && !adds && !self.missing {
@@ -254,6 +262,17 @@ impl DeviceArgs {
                 shown_path(path)
             )));
         }
+        // A command that was interrupted has left it so. A copy of the volume, or of who leads it, may be a backup.
+        self.open_unused(path, |own| own.is_of(report) && !own.superblock().leads())
+    }
+
+    /// Opens a device of which nothing is to stay. One that seems to hold something is refused, unless that `is_ours`, or is to be
+    /// overwritten.
+    fn open_unused(
+        &self,
+        path: &Path,
+        is_ours: impl Fn(&Identity) -> bool,
+    ) -> Result<Arc<FileDevice>, Failure> {
         refuse_mounted(path)?;
         let mut options = FileOptions::new(Mode::ReadWriteExclusive);
         options.lock_wait = LOCK_TIME;
@@ -262,9 +281,7 @@ impl DeviceArgs {
         let device: Arc<FileDevice> = Arc::new(opened.map_err(failed)?);
         let plain = Arc::clone(&device) as Arc<dyn Device>;
         let found = signatures::find(&plain).map_err(failed)?;
-        // A command that was interrupted has left it so. A copy of the volume, or of who leads it, may be a backup.
-        let is_ours =
-            Identity::probe(path).is_ok_and(|own| own.is_of(report) && !own.superblock().leads());
+        let is_ours = Identity::probe(path).is_ok_and(|own| is_ours(&own));
         if let Some(first) = found.first().filter(|_| !self.force && !is_ours) {
             return Err(Failure::new(
                 Kind::CannotCreate,

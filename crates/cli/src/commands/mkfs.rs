@@ -6,7 +6,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use loamfs_console::size::{parse, parse_u32, parse_units};
 use loamfs_device::{Device, DeviceError, FileDevice, FileOptions, Mode};
 use loamfs_format::superblock::{DeviceKind, DiskFigures, UNIT_SIZE};
@@ -33,7 +33,9 @@ Examples:
   loamfs mkfs --size 8G --label photos volume.img
       An image file of 8 GiB.
   loamfs mkfs --label photos /dev/sdb1
-      A whole partition. What is on it is lost.";
+      A whole partition. What is on it is lost.
+  loamfs mkfs --fast /dev/nvme0n1p3 --copy each /dev/sdb
+      Metadata and small files on a small fast device, and once more on the disk.";
 
 /// Make a volume on a device or in a file.
 ///
@@ -84,12 +86,23 @@ pub struct MkfsArgs {
     #[arg(long, conflicts_with = "quiet")]
     json: bool,
     /// A device for the log and small files, beside those for large ones; may be given again. It is the only copy of what is
-    /// there: without it the volume is lost.
+    /// there: without it the volume is lost, unless --copy is given.
     #[arg(long, value_name = "DEVICE")]
     fast: Vec<PathBuf>,
+    /// Where what the fast device holds stands a second time: `each`, on the largest of the others, which gives as much room for it.
+    /// A sync waits for both, and losing either loses nothing of it.
+    #[arg(long, value_name = "HOW")]
+    copy: Option<Copies>,
     /// The device or image file; several make one volume, of which each is needed.
     #[arg(required = true, value_name = "DEVICE")]
     devices: Vec<PathBuf>,
+}
+
+/// How a second copy of the log is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Copies {
+    /// All goes to both.
+    Each,
 }
 
 impl MkfsArgs {
@@ -145,6 +158,7 @@ impl MkfsArgs {
             group_size: self.group_size,
             avg_file_size: self.avg_file_size.unwrap_or(default.avg_file_size),
             files_per_dir: self.files_per_dir.unwrap_or(default.files_per_dir),
+            copy: self.copy == Some(Copies::Each),
             disk: self.disk,
             uuid: self.uuid.map(uuid::Uuid::into_bytes),
             ..default

@@ -80,6 +80,41 @@ fn flushes(devices: &[Arc<MemoryDevice>]) -> Vec<u64> {
     devices.iter().map(|d| d.counters().flushes()).collect()
 }
 
+/// The bytes of the first member stand on the device of the second one too, before those that this gives.
+#[test]
+fn what_stands_twice_is_written_and_flushed_in_both_places_and_read_in_either() {
+    let memories = [8192, 32_768].map(|len| Arc::new(MemoryDevice::from_bytes(vec![0; len])));
+    let faulty = Arc::new(FaultyDevice::new(Arc::clone(&memories[0]) as _));
+    let other = Member::new("disk", Arc::clone(&memories[1]) as _, 16_384, 8192);
+    let first = Member::new("ssd", Arc::clone(&faulty) as _, 0, 8192).with_copy(&other, 4096);
+    let joined = JoinedDevice::new(vec![first, other]).unwrap();
+    joined.flush().unwrap();
+    let before = flushes(&memories);
+    write(&joined, 4096, 4096);
+    assert_eq!(memories[0].peek(4096, 1).unwrap(), [7]);
+    assert_eq!(memories[1].peek(8192, 1).unwrap(), [7]);
+    joined.flush().unwrap();
+    let each: Vec<u64> = before.iter().map(|flushes| flushes + 1).collect();
+    assert_eq!(flushes(&memories), each);
+    // Only what stands there wakes the second one.
+    write(&joined, 8192, 4096);
+    joined.flush().unwrap();
+    assert_eq!(flushes(&memories), [each[0], each[1] + 1]);
+    faulty.set_rules(vec![Rule::on(Op::Read, Effect::Fail)]);
+    let read = read_exact(&joined, 4096, 8192, IoKind::Other).unwrap();
+    assert!(read.iter().all(|byte| *byte == 7));
+    let sides = sides(&joined).unwrap();
+    assert!(read_exact(sides[0].as_ref(), 4096, 1, IoKind::Other).is_err());
+    let second = read_exact(sides[1].as_ref(), 4096, 1, IoKind::Other).unwrap();
+    assert_eq!(second[..], [7]);
+    faulty.set_rules(vec![Rule::on(Op::Write, Effect::Fail)]);
+    let refused = joined.write(&[Write::new(0, &[1; 4096], IoKind::Other)]);
+    assert!(matches!(refused[..], [Err(DeviceError::Member { .. })]));
+    faulty.set_rules(Vec::new());
+    joined.discard(&[(4096, 4096)]).unwrap();
+    assert_eq!(memories[1].peek(8192, 1).unwrap(), [0]);
+}
+
 /// What is asked of it and of a plain device.
 #[derive(Clone, Debug)]
 enum Asked {

@@ -12,6 +12,9 @@ pub const DEVICES_MAX: usize = 64;
 /// Highest byte of a device at which what it holds may begin.
 pub const DEVICE_OFFSET_MAX: u64 = 1 << 48;
 
+/// Bit of an entry's `copy`: the copy of the leading device is there.
+const COPY: u8 = 1;
+
 /// What a device of several is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DeviceKind {
@@ -85,6 +88,8 @@ pub struct DeviceEntry {
     pub device: u32,
     /// Bytes on the device before address `addr`.
     pub offset: u64,
+    /// Whether the bytes of the leading device stand here once more, right before `offset`.
+    pub has_copy: bool,
 }
 
 impl DeviceEntry {
@@ -138,7 +143,8 @@ pub(super) struct RawMember {
     device: U32,
     kind: u8,
     state: u8,
-    reserved: [u8; 2],
+    copy: u8,
+    reserved: u8,
 }
 
 impl RawMember {
@@ -151,7 +157,8 @@ impl RawMember {
             device: U32::new(entry.device),
             kind: entry.kind as u8,
             state: entry.state as u8,
-            reserved: [0; 2],
+            copy: u8::from(entry.has_copy),
+            reserved: 0,
         }
     }
 
@@ -164,6 +171,7 @@ impl RawMember {
             frags: self.frags.get(),
             device: self.device.get(),
             offset: self.offset.get(),
+            has_copy: self.copy & COPY != 0,
         })
     }
 }
@@ -200,7 +208,8 @@ pub(super) fn fit(devices: &[DeviceEntry], geometry: &Geometry) -> bool {
                     && geometry.byte_offset(FragAddr(device.frags)) >= copies_end
             }
             _ => {
-                device.offset >= copies_end
+                let before = copies_end.checked_add(copy_bytes(device, devices, geometry));
+                before.is_some_and(|before| device.offset >= before)
                     && device.offset <= DEVICE_OFFSET_MAX
                     && device.offset.is_multiple_of(UNIT_SIZE.into())
             }
@@ -215,7 +224,17 @@ pub(super) fn fit(devices: &[DeviceEntry], geometry: &Geometry) -> bool {
         }
         free_from = end;
     }
-    free_from <= geometry.total_frags
+    let copies = devices.iter().filter(|device| device.has_copy).count();
+    free_from <= geometry.total_frags && copies <= 1 && !devices.first().is_some_and(|d| d.has_copy)
+}
+
+/// Bytes of the copy of the leading device that a device has.
+fn copy_bytes(device: &DeviceEntry, devices: &[DeviceEntry], geometry: &Geometry) -> u64 {
+    let first = devices.first().filter(|_| device.has_copy);
+    first.map_or(0, |first| {
+        let fragment = u64::from(geometry.fragment_size);
+        first.frags.saturating_mul(fragment)
+    })
 }
 
 impl Superblock {
@@ -253,6 +272,14 @@ impl Superblock {
     /// Fragments of the volume that there are: that a device holds.
     pub fn present_frags(&self) -> u64 {
         self.devices.iter().map(|device| device.frags).sum()
+    }
+
+    /// The device on which what the leading one holds stands once more, and from which byte of it on.
+    pub fn copy(&self) -> Option<(&DeviceEntry, u64)> {
+        let held = self.bytes_of(self.devices.first()?);
+        let entry = self.devices.iter().find(|device| device.has_copy)?;
+        let at = entry.offset.checked_sub(held.end - held.start)?;
+        self.may_have_copy().then_some((entry, at))
     }
 
     /// The groups of a device.

@@ -69,12 +69,15 @@ pub const RO_COMPATIBLE_SECOND_COPIES: u64 = 4;
 pub const RO_COMPATIBLE_PLACEMENT: u64 = 8;
 /// Read-only compatible feature: directories may say on which devices large files go ([`crate::inode::Tier`]), and pass it on.
 pub const RO_COMPATIBLE_TIER: u64 = 16;
+/// Read-only compatible feature: what the leading device holds may stand a second time on another one ([`Superblock::copy`]).
+pub const RO_COMPATIBLE_COPY: u64 = 32;
 /// Read-only compatible features that this code knows.
 pub const RO_COMPATIBLE_KNOWN: u64 = RO_COMPATIBLE_ALL_LOG
     | RO_COMPATIBLE_PLACES
     | RO_COMPATIBLE_SECOND_COPIES
     | RO_COMPATIBLE_PLACEMENT
-    | RO_COMPATIBLE_TIER;
+    | RO_COMPATIBLE_TIER
+    | RO_COMPATIBLE_COPY;
 
 impl Superblock {
     /// What a program must know of the volume.
@@ -138,6 +141,11 @@ impl Superblock {
     /// Whether directories may say on which devices large files go.
     pub const fn has_tier(&self) -> bool {
         self.ro_compatible & RO_COMPATIBLE_TIER != 0
+    }
+
+    /// Whether what the leading device holds may stand a second time.
+    pub const fn may_have_copy(&self) -> bool {
+        self.ro_compatible & RO_COMPATIBLE_COPY != 0
     }
 
     /// Checks that this code may write to the volume.

@@ -140,7 +140,7 @@ fn on_two() -> Superblock {
         frags: 32_768,
         device: u32::from(number) + 5,
         offset: u64::from(number) << 24,
-        state: DeviceState::Present,
+        ..DeviceEntry::default()
     };
     Superblock {
         incompatible: INCOMPATIBLE_DEVICES,
@@ -165,7 +165,7 @@ fn a_table_of_devices_survives_the_round_trip() {
             device: number as u32,
             offset: if number == 0 { 0 } else { 16 << 20 },
             kind: DeviceKind::Slow,
-            state: DeviceState::Present,
+            ..DeviceEntry::default()
         })
         .collect();
     most.geometry.total_frags = 64 * 16_384;
@@ -214,6 +214,38 @@ fn a_table_that_cannot_be_is_refused() {
         let sum = checksum(&bytes);
         bytes[8..16].copy_from_slice(&sum.to_le_bytes());
         assert_eq!(Superblock::decode(&bytes[..]), refused, "byte {at}");
+    }
+}
+
+#[test]
+fn the_copy_of_the_leading_device_ends_where_what_its_holder_counts_begins() {
+    let mut sb = on_two();
+    let len = sb.bytes_of(&sb.devices[0]).end;
+    sb.devices[1].has_copy = true;
+    sb.devices[1].offset = (16 << 20) + len;
+    let plain = Superblock::decode(&sb.encode()[..]).unwrap();
+    assert_eq!(
+        plain.copy(),
+        None,
+        "without the feature the bit says nothing"
+    );
+    assert!(plain.devices.iter().all(|device| !device.has_copy));
+    sb.ro_compatible |= RO_COMPATIBLE_COPY;
+    let decoded = Superblock::decode(&sb.encode()[..]).unwrap();
+    assert_eq!(decoded, sb);
+    assert_eq!(decoded.copy(), Some((&sb.devices[1], 16 << 20)));
+    let changes: [fn(&mut Superblock); 3] = [
+        |sb| sb.devices[0].has_copy = true,
+        |sb| sb.devices[1].offset = 16 << 20,
+        |sb| {
+            sb.devices[0].has_copy = true;
+            sb.devices[1].has_copy = false;
+        },
+    ];
+    for change in changes {
+        let mut wrong = sb.clone();
+        change(&mut wrong);
+        assert!(Superblock::decode(&wrong.encode()[..]).is_err());
     }
 }
 

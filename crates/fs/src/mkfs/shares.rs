@@ -51,10 +51,19 @@ pub(super) fn divide(
     // How large groups are follows from what there is at most.
     let rough = geometry(raw, o)?;
     let group = rough.byte_offset(FragAddr(rough.group_frags));
-    let whole = sizes.enumerate().map(|(index, size)| {
-        let before = if index == 0 { 0 } else { lead_in };
-        size.saturating_sub(before) / group
-    });
+    let holder = match o.copy {
+        true => Some(holder(devices)?),
+        false => None,
+    };
+    let first = devices[0].device.size() / group;
+    // What is on each before its own bytes.
+    let before = |index: usize| match index {
+        0 => 0,
+        _ if Some(index) == holder => lead_in + first.saturating_mul(group),
+        _ => lead_in,
+    };
+    let whole = sizes.enumerate();
+    let whole = whole.map(|(index, size)| size.saturating_sub(before(index)) / group);
     let whole: Vec<u64> = whole.collect();
     let total: u64 = whole.iter().sum::<u64>().saturating_mul(group);
     if let Some(index) = whole.iter().position(|groups| *groups == 0) {
@@ -84,11 +93,28 @@ pub(super) fn divide(
             addr: FragAddr(addr),
             frags,
             device: index as u32,
-            offset: if index == 0 { 0 } else { lead_in },
+            offset: before(index),
             state: DeviceState::Present,
+            has_copy: Some(index) == holder,
         };
         addr += frags;
         entry
     });
     Ok((geometry, entries.collect()))
+}
+
+/// The device that has the copy of the fast one, which is the first: the largest of the others.
+fn holder(devices: &[NewDevice]) -> Result<usize, Error> {
+    let is_fast = |new: &NewDevice| new.kind == DeviceKind::Fast;
+    let slow = devices.iter().enumerate().filter(|(_, new)| !is_fast(new));
+    let largest = slow.rev().max_by_key(|(_, new)| new.device.size());
+    match (devices.iter().filter(|new| is_fast(new)).count(), largest) {
+        (1, Some((index, _))) => Ok(index),
+        _ => Err(no_copy()),
+    }
+}
+
+/// Why a volume has no copy of its log.
+pub(super) fn no_copy() -> Error {
+    options("--copy each is for a volume of one fast device and others; name one by --fast")
 }

@@ -129,6 +129,9 @@ impl Devices<'_> {
             Some(0) => refuse(format!(
                 "device {device} leads the volume: its superblocks are there; make a new volume without it, and copy"
             )),
+            Some(index) if self.core.sb.devices[index].has_copy => refuse(format!(
+                "device {device} has the second copy of the log, which nothing else has room for; make a new volume without it, and copy"
+            )),
             Some(index) => Ok(self.core.sb.devices[index]),
         }
     }

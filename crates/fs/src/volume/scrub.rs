@@ -11,6 +11,7 @@ use loamfs_device::{Device, IoKind, Read};
 use loamfs_format::superblock::{self, ScrubMark, Superblock};
 use loamfs_format::{Extent, FragAddr, GroupNo, Ino};
 use loamfs_log::LogError;
+use loamfs_log::summary::verify_chain;
 use std::collections::BTreeMap;
 
 /// Bytes of addresses whose blocks are read in one step: what a disk passes in the time of a seek or two.
@@ -265,6 +266,8 @@ impl Scrub<'_> {
             (core.sb.uuid, core.geometry)
         };
         let fetches: Vec<_> = blocks.iter().map(|it| it.fetch).collect();
+        let second = self.engine().reader.read_second(&fetches);
+        let mut second = second.into_iter().flatten();
         let read = match alone {
             false => self.engine().reader.read(&fetches, true),
             true => fetches
@@ -272,13 +275,15 @@ impl Scrub<'_> {
                 .flat_map(|fetch| self.engine().reader.read(std::slice::from_ref(fetch), true))
                 .collect(),
         };
+        let verified = |standing: &Standing, bytes: crate::reader::Bytes| match bytes {
+            Err(error) => Err(error.into()),
+            Ok(bytes) => standing
+                .verify(&uuid, &geometry, bytes.as_ref())
+                .map_err(Error::from),
+        };
         let verdict = |(standing, bytes): (Standing, crate::reader::Bytes)| {
-            let verified = match bytes {
-                Err(error) => Err(error.into()),
-                Ok(bytes) => standing
-                    .verify(&uuid, &geometry, bytes.as_ref())
-                    .map_err(Error::from),
-            };
+            let second = second.next().map_or(Ok(()), |it| verified(&standing, it));
+            let verified = verified(&standing, bytes).and(second);
             verified.err().map(|error| (standing, error))
         };
         blocks.into_iter().zip(read).filter_map(verdict).collect()
@@ -319,20 +324,21 @@ impl Scrub<'_> {
             let core = self.volume.core();
             (core.sb.clone(), core.log.durable())
         };
-        for at in superblock::offsets(sb.volume_bytes()) {
-            done.bytes += superblock::SIZE as u64;
-            if let Err(error) = read_copy(self.engine().device(), at) {
-                let addr = FragAddr(at / u64::from(sb.geometry.fragment_size));
-                done.damaged.push(lost(addr, error));
-            }
-        }
         let checkpoint = self.volume.core().checkpoints.last();
         let law = law::of_log(&self.engine().law);
-        let chain =
-            loamfs_log::summary::verify_chain(self.engine().device(), &sb, &law, &checkpoint, last);
-        if let Err((addr, cause)) = chain {
-            let error = LogError::Summary { addr, cause };
-            done.damaged.push(lost(addr, error.into()));
+        for device in self.engine().reader.places().map(AsRef::as_ref) {
+            for at in superblock::offsets(sb.volume_bytes()) {
+                done.bytes += superblock::SIZE as u64;
+                if let Err(error) = read_copy(device, at) {
+                    let addr = FragAddr(at / u64::from(sb.geometry.fragment_size));
+                    done.damaged.push(lost(addr, error));
+                }
+            }
+            let chain = verify_chain(device, &sb, &law, &checkpoint, last);
+            if let Err((addr, cause)) = chain {
+                let error = LogError::Summary { addr, cause };
+                done.damaged.push(lost(addr, error.into()));
+            }
         }
         if !done.damaged.is_empty() {
             let anew = sealer.name_in_both();

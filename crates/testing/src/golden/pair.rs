@@ -15,8 +15,8 @@ use crate::pair::Pair;
 use crate::subject::System;
 
 /// A volume on a pair of devices, and these.
-fn open() -> Made<(Arc<MemoryDevice>, Volume)> {
-    let (geometry, pair) = (Geometry::SMALL, Pair::default());
+fn open(pair: &Pair) -> Made<(Arc<MemoryDevice>, Volume)> {
+    let geometry = Geometry::SMALL;
     let memory = MemoryDevice::new(geometry.size).with_sector_size(geometry.sector);
     let memory = Arc::new(memory);
     let both: Arc<dyn Device> = memory.clone();
@@ -33,7 +33,19 @@ fn file(volume: &Volume, dir: Ino, name: &str, len: usize) -> Made<()> {
 }
 
 pub(super) fn make() -> Made<Image> {
-    let (memory, volume) = open()?;
+    make_on(&Pair::default())
+}
+
+/// The log stands on both.
+pub(super) fn make_copied() -> Made<Image> {
+    make_on(&Pair {
+        copy: true,
+        ..Pair::default()
+    })
+}
+
+fn make_on(pair: &Pair) -> Made<Image> {
+    let (memory, volume) = open(pair)?;
     for (name, len) in [("small", 3_000), ("large", 100_000)] {
         file(&volume, ROOT_INO, name, len)?;
     }
@@ -42,7 +54,7 @@ pub(super) fn make() -> Made<Image> {
 }
 
 pub(super) fn make_tiered() -> Made<Image> {
-    let (memory, volume) = open()?;
+    let (memory, volume) = open(&Pair::default())?;
     for tier in Tier::ALL {
         let dir = volume.mkdir(ROOT_INO, tier.word().as_bytes(), &new(0o755))?;
         file(&volume, dir.ino, "before", 100_000)?;

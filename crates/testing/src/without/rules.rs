@@ -113,6 +113,14 @@ impl log::Rules for Broken {
         self.without.choose("newest-slot", 1 - newest, newest)
     }
 
+    fn rejoins(&self) -> bool {
+        self.without.only_with("no-rejoin", true)
+    }
+
+    fn rejoins_first(&self) -> bool {
+        self.without.only_with("rejoin-late", true)
+    }
+
     fn joins_before_table(&self) -> bool {
         self.without.only_with("table-before-joining", true)
     }

@@ -67,6 +67,26 @@ impl DeviceArgs {
         }
     }
 
+    /// Puts a new device in the place of the one that leads, which is missing, out of the copy that another one has.
+    ///
+    /// # Errors
+    ///
+    /// If that is not missing, or has no copy; if the new device is too small, or seems to hold something.
+    pub(super) fn replace_missing(&self, new: &Path) -> Result<u8, Failure> {
+        if let Some(entry) = mounts::find(&self.volume) {
+            return Err(Failure::new(
+                Kind::Busy,
+                format!("{} is mounted; unmount it first", shown_path(&entry.path)),
+            ));
+        }
+        let (first, others) = self.candidates(members::named())?;
+        let device = self.open_unused(new, |_| false)?;
+        let new = members::candidate(new, device);
+        let sizes = members::replace_missing(&first, &others, &new);
+        let sizes = sizes.map_err(|error| self.failed(error))?;
+        self.say(&format!("{} leads the volume now", new.name), sizes)
+    }
+
     /// What is lost: looked for without a single write.
     fn losses(&self, first: &Candidate, others: &[Candidate]) -> Result<Losses, Failure> {
         let joined = join_without(first, others).map_err(LogError::from);

@@ -1,0 +1,458 @@
+//! Volumes of which the log stands twice: power is cut at every request, with either device keeping or losing what it has not
+//! flushed, and either device vanishes. What was synced is there.
+
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use loamfs_check::{Options, Problem, check};
+use loamfs_device::{
+    Device, Effect, Event, FaultyDevice, Image, MemoryDevice, Op, RecordingDevice, Rule,
+};
+use loamfs_format::superblock::DeviceKind;
+use loamfs_fs::members::{Candidate, join, join_without};
+use loamfs_fs::{
+    Durability, Env, Error, LogError, MkfsOptions, NewDevice, OpenOptions, ROOT_INO, Volume,
+    mkfs_on, remove_missing, replace_missing,
+};
+use loamfs_testing::files::{content, get, put};
+use loamfs_testing::without::Without;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Bytes of the fast device, and of both.
+const FAST: u64 = 4 << 20;
+const ALL: u64 = 14 << 20;
+/// Files from this size on are large.
+const LARGE: usize = 250_000;
+
+/// The two devices, recorded together.
+#[derive(Clone)]
+struct Parts {
+    recorder: Arc<RecordingDevice>,
+    /// Whether flushes of the slow one are forgotten.
+    forgets: bool,
+}
+
+/// Which devices are there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum There {
+    Both,
+    Fast,
+    Slow,
+}
+
+impl Parts {
+    fn of(image: Image) -> Parts {
+        let memory = MemoryDevice::from_image(image);
+        Parts {
+            recorder: Arc::new(RecordingDevice::new(memory).cut(&[FAST])),
+            forgets: false,
+        }
+    }
+
+    fn candidate(&self, index: usize) -> Candidate {
+        let device = Arc::clone(self.recorder.members()[index].device());
+        let forget = vec![Rule::on(Op::Flush, Effect::Lost)];
+        Candidate {
+            name: ["fast", "slow"][index].into(),
+            device: match self.forgets && index == 1 {
+                true => Arc::new(FaultyDevice::with_rules(device, forget)),
+                false => device,
+            },
+        }
+    }
+
+    fn joined(&self, there: There) -> Arc<dyn Device> {
+        let [fast, slow] = [0, 1].map(|index| self.candidate(index));
+        match there {
+            There::Both => join(&slow, &[fast]).unwrap(),
+            There::Fast => join_without(&fast, &[]).unwrap(),
+            There::Slow => join_without(&slow, &[]).unwrap(),
+        }
+    }
+
+    /// An empty volume.
+    fn made() -> Parts {
+        let parts = Parts::of(MemoryDevice::new(ALL).image());
+        let new = |index, kind| NewDevice {
+            device: parts.candidate(index).device,
+            kind,
+        };
+        let options = MkfsOptions {
+            copy: true,
+            ..MkfsOptions::default()
+        };
+        let devices = [new(0, DeviceKind::Fast), new(1, DeviceKind::Slow)];
+        mkfs_on(&devices, &options, &Env::fixed(1)).unwrap();
+        parts
+    }
+}
+
+fn open(parts: &Parts, there: There, without: &Without) -> Result<Volume, Error> {
+    let options = OpenOptions {
+        read_only: there != There::Both,
+        ..OpenOptions::default()
+    };
+    without.open(parts.joined(there), &options, Env::fixed(5))
+}
+
+/// What each file holds.
+type Contents = BTreeMap<String, Vec<u8>>;
+
+/// What was synced when: the number of requests by then.
+type Promises = Vec<(usize, Contents)>;
+
+/// A volume in use: files are made, changed and removed, each with a sync behind it. It is not closed.
+fn used(parts: &Parts, seed: usize) -> Promises {
+    let volume = open(parts, There::Both, &Without::default()).unwrap();
+    let mut contents = Contents::new();
+    let mut promises = vec![(parts.recorder.event_count(), contents.clone())];
+    for step in 0..14 {
+        let name = format!("f{}", (step * 5 + seed) % 6);
+        let size = if step % 5 == 3 { LARGE } else { 3_000 };
+        if contents.remove(&name).is_some() {
+            volume.unlink(ROOT_INO, name.as_bytes()).unwrap();
+        }
+        if step % 4 != 2 {
+            let bytes = content(size, step + seed);
+            put(&volume, &name, &bytes).unwrap();
+            contents.insert(name, bytes);
+        }
+        match step % 6 {
+            4 => volume.upkeep().checkpoint().unwrap(),
+            5 => volume.upkeep().commit(Durability::Written).unwrap(),
+            _ => volume.sync().unwrap(),
+        }
+        volume.sync().unwrap();
+        promises.push((parts.recorder.event_count(), contents.clone()));
+    }
+    // As a daemon that is killed.
+    drop(volume);
+    promises
+}
+
+/// What the devices hold when power fails behind so many requests. Of what it has not flushed each keeps all, loses all, or a half.
+fn crashed(recorder: &RecordingDevice, count: usize, keep: [u32; 2]) -> Image {
+    let events = recorder.events();
+    let mut image = recorder.base_image();
+    let part = |offset: u64| usize::from(offset >= FAST);
+    let flushed = |part: usize| {
+        let flushes = |event: &Event| matches!(event, Event::FlushPart { offset, .. } if usize::from(*offset >= FAST) == part);
+        events[..count].iter().rposition(flushes).unwrap_or(0)
+    };
+    let flushed = [flushed(0), flushed(1)];
+    for (at, event) in events[..count].iter().enumerate() {
+        let (Event::Write { offset, .. } | Event::Discard { offset, .. }) = event else {
+            continue;
+        };
+        let part = part(*offset);
+        let kept = match keep[part] {
+            0 => false,
+            1 => true,
+            seed => (at as u32).wrapping_mul(2_654_435_761).wrapping_add(seed) >> 16 & 1 == 1,
+        };
+        if at < flushed[part] || kept {
+            event.apply(&mut image).unwrap();
+        }
+    }
+    image
+}
+
+const KEPT: [[u32; 2]; 6] = [[1, 1], [0, 0], [1, 0], [0, 1], [77, 5], [3, 78]];
+
+/// What is promised of a volume is there; what changes before the next promise may be there or not.
+fn holds(volume: &Volume, promises: &Promises, count: usize, there: There) -> Result<(), String> {
+    let next = promises.partition_point(|(at, _)| *at <= count);
+    let Some((_, before)) = next.checked_sub(1).map(|index| &promises[index]) else {
+        return Ok(());
+    };
+    let after = promises.get(next).map_or(before, |(_, contents)| contents);
+    for (name, bytes) in before {
+        let large = bytes.len() >= LARGE;
+        if after.get(name) != Some(bytes) || large && there == There::Fast {
+            continue;
+        }
+        match get(volume, name) {
+            Ok(found) if found == *bytes => {}
+            Ok(_) => return Err(format!("{name} holds something else")),
+            Err(error) => return Err(format!("{name}: {error}")),
+        }
+    }
+    Ok(())
+}
+
+/// Each device alone has what was promised, and so have both.
+fn survives(image: &Image, promises: &Promises, count: usize) -> Result<(), String> {
+    for there in [There::Fast, There::Slow] {
+        let parts = Parts::of(image.clone());
+        let opened = open(&parts, there, &Without::default());
+        let volume = opened.map_err(|error| format!("{there:?} alone: {error}"))?;
+        if let Some(loss) = volume.info().loss {
+            return Err(format!("{there:?} alone: {loss}"));
+        }
+        holds(&volume, promises, count, there).map_err(|wrong| format!("{there:?}: {wrong}"))?;
+        assert_eq!(parts.recorder.event_count(), 0, "who reads writes nothing");
+    }
+    Ok(())
+}
+
+/// Goes through crashes of a volume in use, each followed by a recovery, and by crashes of that.
+fn explore(parts: &Parts, promises: &Promises, without: &Without) -> Result<usize, String> {
+    let mut states = 0;
+    for count in promises[0].0..=parts.recorder.event_count() {
+        for (index, keep) in KEPT.into_iter().enumerate() {
+            let told = |wrong: String| format!("{count} requests, kept {keep:?}: {wrong}");
+            let image = crashed(&parts.recorder, count, keep);
+            survives(&image, promises, count).map_err(told)?;
+            states += 1;
+            if count % (2 * KEPT.len()) != index {
+                continue;
+            }
+            let again = Parts::of(image);
+            let opened = open(&again, There::Both, without);
+            let volume = opened.map_err(|error| told(error.to_string()))?;
+            holds(&volume, promises, count, There::Both).map_err(told)?;
+            let later = content(2_000, 3);
+            put(&volume, "later", &later).unwrap();
+            let synced = again.recorder.event_count();
+            drop(volume);
+            let then = vec![
+                (0, Contents::new()),
+                (synced, [("later".into(), later)].into()),
+            ];
+            for at in 0..=synced {
+                for keep in KEPT {
+                    let image = crashed(&again.recorder, at, keep);
+                    let told = |wrong| told(format!("{at} of recovery, kept {keep:?}: {wrong}"));
+                    survives(&image, promises, count).map_err(told)?;
+                    survives(&image, &then, at).map_err(told)?;
+                    states += 1;
+                }
+            }
+        }
+    }
+    Ok(states)
+}
+
+#[test]
+fn either_device_has_what_was_synced_whatever_the_other_one_loses() {
+    let parts = Parts::made();
+    let promises = used(&parts, 0);
+    let states = explore(&parts, &promises, &Without::default());
+    assert!(states.unwrap() > 1_000);
+}
+
+#[test]
+fn a_flush_of_one_copy_alone_is_noticed() {
+    let parts = Parts {
+        forgets: true,
+        ..Parts::made()
+    };
+    let promises = used(&parts, 0);
+    let found = explore(&parts, &promises, &Without::default());
+    println!("{}", found.unwrap_err());
+}
+
+#[test]
+fn copies_that_recovery_does_not_bring_into_line_are_noticed() {
+    for clause in ["no-rejoin", "rejoin-late"] {
+        let parts = Parts::made();
+        let promises = used(&parts, 0);
+        let without = Without::clauses(clause);
+        let found = explore(&parts, &promises, &without).expect_err(clause);
+        println!("{clause}: {found}");
+        assert_eq!(without.unreached(), [""; 0]);
+    }
+}
+
+/// Power fails at every request of the command, and it is said again.
+#[test]
+fn a_new_fast_device_gets_all_that_the_copy_has() {
+    let parts = Parts::made();
+    let promises = used(&parts, 1);
+    let end = parts.recorder.event_count();
+    let mut image = crashed(&parts.recorder, end, [1, 1]);
+    image.clear(0, FAST).unwrap();
+    let replace = |parts: &Parts| {
+        let (slow, new) = (parts.candidate(1), parts.candidate(0));
+        replace_missing(&slow, &[], &new, &Env::fixed(9))
+    };
+    let parts = Parts::of(image);
+    replace(&parts).unwrap();
+    let last = parts.recorder.event_count();
+    for count in (0..=last).filter(|count| *count % 3 == 0 || last - count < 12) {
+        for keep in KEPT {
+            let image = crashed(&parts.recorder, count, keep);
+            let again = Parts::of(image);
+            // Either the new device leads already, or it is replaced once more.
+            let whole = join(&again.candidate(1), &[again.candidate(0)]);
+            if whole.is_err() {
+                replace(&again).unwrap();
+            }
+            let volume = open(&again, There::Both, &Without::default()).unwrap();
+            holds(&volume, &promises, end, There::Both).unwrap();
+            volume.close().unwrap();
+            let image = again.recorder.image();
+            survives(&image, &promises, end).unwrap();
+        }
+    }
+    let small = Candidate {
+        name: "small".into(),
+        device: Arc::new(MemoryDevice::new(FAST / 2)),
+    };
+    let slow = parts.candidate(1);
+    let refused = replace_missing(&slow, &[], &small, &Env::fixed(9)).unwrap_err();
+    assert!(
+        refused
+            .to_string()
+            .contains("must hold what the missing device held")
+    );
+    let refused = replace_missing(&slow, &[parts.candidate(0)], &small, &Env::fixed(9));
+    assert!(matches!(refused, Err(Error::Options(_))), "{refused:?}");
+}
+
+#[test]
+fn a_volume_is_written_with_both_copies_or_goes_on_without_the_one_that_is_missing() {
+    let parts = Parts::made();
+    let promises = used(&parts, 0);
+    let (count, contents) = promises.last().unwrap();
+    for there in [There::Fast, There::Slow] {
+        let device = parts.joined(there);
+        let opened = Volume::open(device, &OpenOptions::default(), Env::fixed(5));
+        assert!(matches!(opened, Err(Error::Log(LogError::Alone))));
+    }
+    let events = &parts.recorder.events()[*count..];
+    let is_write = |event: &Event| matches!(event, Event::Write { .. });
+    assert!(!events.iter().any(is_write), "nothing was written");
+    let fast = parts.candidate(0);
+    remove_missing(&fast, &[], &Env::fixed(6)).unwrap();
+    let alone = |recorder: &Parts| join(&recorder.candidate(0), &[]).unwrap();
+    let volume = Volume::open(alone(&parts), &OpenOptions::default(), Env::fixed(7)).unwrap();
+    holds(&volume, &promises, *count, There::Fast).unwrap();
+    put(&volume, "later", &content(3_000, 9)).unwrap();
+    volume.close().unwrap();
+    assert!(
+        join(&fast, &[parts.candidate(1)]).is_err(),
+        "it left for good"
+    );
+    // From any crash on the way the copy is in line, or counts no more.
+    let last = parts.recorder.event_count();
+    for at in *count..=last {
+        let image = parts.recorder.image_after(at).unwrap();
+        let crashed = Parts::of(image);
+        if let Ok(device) = join(&crashed.candidate(0), &[crashed.candidate(1)]) {
+            let volume = Volume::open(device, &OpenOptions::default(), Env::fixed(8)).unwrap();
+            for (name, bytes) in contents.iter().filter(|(_, bytes)| bytes.len() < LARGE) {
+                assert_eq!(get(&volume, name).unwrap(), *bytes);
+            }
+            volume.close().unwrap();
+        }
+    }
+}
+
+/// What rotted in one place is read in the other, and a scrub writes it anew.
+#[test]
+fn rot_in_either_copy_is_read_around_and_healed() {
+    let parts = Parts::made();
+    let volume = open(&parts, There::Both, &Without::default()).unwrap();
+    let files: Vec<(String, Vec<u8>)> = (0..300)
+        .map(|file| (format!("f{file}"), content(3_000, file)))
+        .collect();
+    for (name, bytes) in &files {
+        put(&volume, name, bytes).unwrap();
+    }
+    volume.close().unwrap();
+    let copy = parts.joined(There::Both).members()[1].offset() - FAST;
+    for place in [0, FAST + copy] {
+        let mut image = parts.recorder.image();
+        // Neither superblocks nor what stands before them.
+        for at in (512 << 10..FAST).step_by(32 << 10) {
+            image.clear(place + at, 4096).unwrap();
+        }
+        let rotten = Parts::of(image);
+        let report = check(&rotten.joined(There::Both), &mut Options::default());
+        let [Problem::PlaceDamaged { device, .. }] = report.problems[..] else {
+            panic!("{report}");
+        };
+        assert_eq!(device, u32::from(place > 0));
+        let volume = open(&rotten, There::Both, &Without::default()).unwrap();
+        for (name, bytes) in &files {
+            assert_eq!(get(&volume, name).unwrap(), *bytes, "{name} of {place}");
+        }
+        volume.upkeep().drop_caches().unwrap();
+        volume.scrub().begin(true);
+        let mut damaged = 0;
+        loop {
+            let step = volume.scrub().step().unwrap();
+            damaged += step.damaged.len();
+            assert!(
+                step.damaged.iter().all(|it| it.healed),
+                "{:?}",
+                step.damaged
+            );
+            assert!(step.untold.is_empty(), "{:?}", step.untold);
+            if step.ended {
+                break;
+            }
+        }
+        volume.scrub().keep().unwrap();
+        volume.upkeep().checkpoint().unwrap();
+        volume.close().unwrap();
+        assert!(damaged > 0);
+        let report = check(&rotten.joined(There::Both), &mut Options::default());
+        assert!(report.is_clean(), "{report}");
+        // What had to move may have gone to the slow device, for want of room.
+        for there in [There::Fast, There::Slow] {
+            let volume = open(&rotten, there, &Without::default()).unwrap();
+            for (name, bytes) in &files {
+                match get(&volume, name) {
+                    Err(Error::Device(_)) if there == There::Fast => {}
+                    found => assert_eq!(found.unwrap(), *bytes, "{name} on {there:?}"),
+                }
+            }
+        }
+    }
+}
+
+/// The copy's device stays, the fast one does not grow, and no other fast one joins.
+#[test]
+fn what_would_leave_a_part_of_the_log_without_a_copy_is_refused() {
+    let parts = Parts::made();
+    let volume = open(&parts, There::Both, &Without::default()).unwrap();
+    let refused = volume.upkeep().leave(1).unwrap_err();
+    assert!(
+        refused.to_string().contains("second copy of the log"),
+        "{refused}"
+    );
+    volume.close().unwrap();
+    let new = Candidate {
+        name: "new".into(),
+        device: Arc::new(MemoryDevice::new(2 << 20)),
+    };
+    let (slow, fast) = (parts.candidate(1), parts.candidate(0));
+    let add = |kind| {
+        loamfs_fs::add(
+            &slow,
+            std::slice::from_ref(&fast),
+            (&new, kind),
+            &Env::fixed(3),
+        )
+    };
+    let refused = add(DeviceKind::Fast).unwrap_err();
+    assert!(refused.to_string().contains("stands twice"), "{refused}");
+    add(DeviceKind::Slow).unwrap();
+    let alone: Arc<dyn Device> = Arc::new(MemoryDevice::new(8 << 20));
+    let one = [NewDevice {
+        device: Arc::clone(&alone),
+        kind: DeviceKind::Slow,
+    }];
+    let options = MkfsOptions {
+        copy: true,
+        ..MkfsOptions::default()
+    };
+    for refused in [
+        mkfs_on(&one, &options, &Env::fixed(1)).map(drop),
+        loamfs_fs::mkfs(&alone, &options, &Env::fixed(1)),
+    ] {
+        assert!(matches!(refused, Err(Error::Options(_))), "{refused:?}");
+    }
+}
