@@ -141,7 +141,8 @@ fn one_resized(old: &Superblock, size: Option<u64>, device: u64) -> Result<Super
     Ok(grown)
 }
 
-/// Each device used as far as it reaches, and no other one's addresses follow; not the leading one where it has a copy. Where superblocks stand stays as it is.
+/// Each device used as far as it reaches, and no other one's addresses follow; not the leading one where it has a copy. Where
+/// superblocks stand stays as it is.
 fn several_resized(old: &Superblock, members: &[Member]) -> Superblock {
     let g = &old.geometry;
     let mut grown = old.clone();

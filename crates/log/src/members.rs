@@ -303,16 +303,28 @@ pub fn copy_of_leader<'d>(sb: &Superblock, device: &'d dyn Device) -> Option<&'d
 /// # Errors
 /// The device's.
 pub fn forget_copy(device: &dyn Device, sb: &Superblock) -> Result<(), LogError> {
-    for (copy, own) in by_age(device, sb) {
-        let mut devices = own.devices.clone();
-        devices.iter_mut().for_each(|entry| entry.has_copy = false);
+    let mut table = Superblock {
+        membership_epoch: sb.membership_epoch.saturating_add(1),
+        ..sb.clone()
+    };
+    table.devices.iter_mut().for_each(|it| it.has_copy = false);
+    tell(device, &by_age(device, sb), &table)
+}
+
+/// Has superblocks tell of the devices of a table, each durable before the next. Each stays with its checkpoint.
+fn tell(
+    to: &dyn Device,
+    copies: &[(usize, Superblock)],
+    table: &Superblock,
+) -> Result<(), LogError> {
+    for (copy, own) in copies {
         let own = Superblock {
-            membership_epoch: sb.membership_epoch.saturating_add(1),
-            devices,
-            ..own
+            membership_epoch: table.membership_epoch,
+            devices: table.devices.clone(),
+            ..own.clone()
         };
-        superblocks::write_copy(device, &own, copy)?;
-        device.flush()?;
+        superblocks::write_copy(to, &own, *copy)?;
+        to.flush()?;
     }
     Ok(())
 }
@@ -365,24 +377,15 @@ pub fn lead(
     table: &Superblock,
     uuid: [u8; 16],
 ) -> Result<(), LogError> {
-    let copies = by_age(device, table);
-    for to in [new, device] {
-        for (copy, own) in &copies {
-            let mut devices = table.devices.clone();
-            devices
-                .iter_mut()
-                .take(1)
-                .for_each(|first| first.uuid = uuid);
-            let own = Superblock {
-                membership_epoch: table.membership_epoch,
-                devices,
-                ..own.clone()
-            };
-            superblocks::write_copy(to, &own, *copy)?;
-            to.flush()?;
-        }
-    }
-    Ok(())
+    let mut table = table.clone();
+    table
+        .devices
+        .iter_mut()
+        .take(1)
+        .for_each(|it| it.uuid = uuid);
+    let copies = by_age(device, &table);
+    tell(new, &copies, &table)?;
+    tell(device, &copies, &table)
 }
 
 /// Whether what a device says is of a volume by an older table than that which does not name the device. What leads never leaves:

@@ -98,7 +98,8 @@ impl Adopted {
         chain::rewrite_headers(device, &self.sb, &self.chain, law)
     }
 
-    /// That the volume may be written: this code knows all that superblocks say, and all places are there in which what the leading device holds should stand.
+    /// That the volume may be written: this code knows all that superblocks say, and all places are there in which what the leading
+    /// device holds should stand.
     ///
     /// # Errors
     /// [`LogError::Superblock`], [`LogError::Alone`].

@@ -96,9 +96,7 @@ impl Sealer<'_> {
                 self.name_in_both()?;
                 self.say_reusable()?;
             }
-            3 => {
-                self.replenish_packing(Goal::Dear)?;
-            }
+            3 => self.replenish_packing(Goal::Dear)?,
             _ => {
                 let usable_and_moved =
                     |core: &mut Core| (core.budget().usable(), core.reclaim.cleaned().live);
@@ -116,11 +114,11 @@ impl Sealer<'_> {
     }
 
     /// As [`Sealer::replenish`]; segments take holes before they take whole groups.
-    fn replenish_packing(&self, goal: Goal) -> Result<bool, Error> {
+    fn replenish_packing(&self, goal: Goal) -> Result<(), Error> {
         self.core().reclaim.pack(true);
-        let served = self.replenish(goal);
+        let packed = self.replenish(goal);
         self.core().reclaim.pack(false);
-        served
+        packed.map(drop)
     }
 
     /// Moves together what stands scattered, range by range, since there is no room to empty whole groups into, until
