@@ -12,7 +12,6 @@ use crate::maps::Maps;
 use crate::pending::Pending;
 use crate::reclaim::Reclaim;
 use crate::tracks::Tracks;
-use crate::types::Attr;
 use crate::writeback::Writeback;
 use loamfs_format::atime::ATIME_INO;
 use loamfs_format::inode::{Body, mode};
@@ -101,34 +100,6 @@ impl Core {
         !self.blocks.frees().is_empty()
             || !self.pending.records().is_empty()
             || self.inodes.dirty_blocks().next().is_some()
-    }
-
-    /// What stat shows.
-    pub fn attr(&mut self, ino: Ino) -> Result<Attr, Stop> {
-        let frag = u64::from(self.geometry.fragment_size);
-        let owner = self.env.config().owner;
-        self.visible(ino)?;
-        let taken = self.reading().taken(ino)?;
-        let i = self.inodes.loaded(ino)?.inode();
-        let content = match i.body {
-            Body::DirTree(_) => i.size,
-            _ => taken.saturating_mul(frag),
-        };
-        Ok(owner.shown(Attr {
-            ino,
-            generation: i.generation,
-            mode: i.mode,
-            nlink: i.nlink,
-            uid: i.uid,
-            gid: i.gid,
-            rdev: i.rdev,
-            size: i.size,
-            blocks: content.div_ceil(512),
-            atime: i.atime,
-            mtime: i.mtime,
-            ctime: i.ctime,
-            btime: i.btime,
-        }))
     }
 
     /// A directory that is in memory.

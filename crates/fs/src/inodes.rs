@@ -316,7 +316,7 @@ impl Inodes {
         std::mem::take(&mut self.unsettling)
     }
 
-    /// Takes in an inode that a track brought.
+    /// Takes in an inode that is not in memory.
     pub fn take_in(&mut self, node: Node) {
         self.nodes.insert(node.inode.ino, Box::new(node));
     }
@@ -343,11 +343,6 @@ impl Inodes {
             return Err(Corrupt::Missing { ino, what }.into());
         }
         Ok(())
-    }
-
-    /// Forgets an inode that only just came into memory.
-    pub fn unload(&mut self, ino: Ino) {
-        self.nodes.remove(&ino);
     }
 
     /// What is dirty is in a segment now.
@@ -388,6 +383,13 @@ impl Inodes {
         if self.nodes.contains_key(&ino) {
             return Ok(());
         }
+        let (inode, last) = self.stored(maps, blocks, ino)?;
+        self.nodes.insert(ino, Box::new(Node::new(inode, last)));
+        Ok(())
+    }
+
+    /// An inode that is not in memory, as its block has it, and the segment that did. It does not come into memory by that.
+    pub fn stored(&self, maps: &Maps, blocks: &mut Blocks, ino: Ino) -> Result<(Inode, Ssn), Stop> {
         if ino.0 == 0 || ino.0 >= INO_MAX {
             return Err(Error::Stale(ino).into());
         }
@@ -414,9 +416,7 @@ impl Inodes {
             true => inode.ssn,
             false => entry.ssn,
         };
-        let node = Node::new(inode, last);
-        self.nodes.insert(ino, Box::new(node));
-        Ok(())
+        Ok((inode, last))
     }
 
     /// Brings the block of an inode into memory, so that the inode can be dirtied.

@@ -50,6 +50,7 @@ mod repair;
 mod scrub;
 mod shares;
 mod shrink;
+mod stat;
 mod tracks;
 mod tree;
 pub mod types;

@@ -10,8 +10,9 @@ use crate::inodes::{Inodes, Node};
 use crate::maps::Maps;
 use loamfs_format::atime::Atime;
 use loamfs_format::ifile::block_of;
+use loamfs_format::inode::Inode;
 use loamfs_format::superblock::Superblock;
-use loamfs_format::{Geometry, Ino, InodeBlockNo};
+use loamfs_format::{Geometry, Ino, InodeBlockNo, Ssn};
 
 /// What brings inodes into memory, with the access times that count.
 pub(crate) struct Loader<'c> {
@@ -129,28 +130,32 @@ impl<'c> Loader<'c> {
 
     /// Brings an inode into memory, with the access time that counts.
     fn load(&mut self, ino: Ino) -> Result<(), Stop> {
-        let mut missed = Missed::default();
-        let kept = missed.note(self.kept(ino))?.flatten();
-        missed.note(self.inodes.load(self.maps, self.blocks, ino))?;
-        if let Err(stop) = missed.nothing() {
-            self.inodes.unload(ino);
-            return Err(stop);
-        }
-        self.keep_time(ino, kept);
+        let (inode, last) = self.stored(ino)?;
+        self.inodes.take_in(Node::new(inode, last));
         Ok(())
     }
 
-    /// The access time that is kept of an inode is its own, if it counts.
-    pub(crate) fn keep_time(&mut self, ino: Ino, kept: Option<Atime>) {
-        if let Some(node) = self.inodes.get_mut(ino)
-            && let Some(kept) = kept.filter(|kept| kept.counts(node.inode().ssn))
-        {
-            node.inode_mut().atime = kept.time;
-        }
+    /// An inode that is not in memory, with the access time that counts, and the segment that has it. It does not come into
+    /// memory by that.
+    pub fn stored(&mut self, ino: Ino) -> Result<(Inode, Ssn), Stop> {
+        let mut missed = Missed::default();
+        let kept = missed.note(self.kept(ino))?.flatten();
+        let stored = missed.note(self.inodes.stored(self.maps, self.blocks, ino))?;
+        missed.nothing()?;
+        let (mut inode, last) = stored.ok_or(Stop::Missing)?;
+        with_time(&mut inode, kept);
+        Ok((inode, last))
     }
 
     /// That an inode which a track brought is the one that its block has.
     pub(crate) fn check_stored(&self, ino: Ino) -> Result<(), Stop> {
         self.inodes.check_stored(ino)
+    }
+}
+
+/// The access time that is kept of an inode is its own, if it counts.
+pub(crate) fn with_time(inode: &mut Inode, kept: Option<Atime>) {
+    if let Some(kept) = kept.filter(|kept| kept.counts(inode.ssn)) {
+        inode.atime = kept.time;
     }
 }

@@ -1,5 +1,6 @@
 //! The requests, one by one: each becomes a call of the library.
 
+use std::cell::Cell;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::time::Duration;
@@ -511,7 +512,9 @@ impl Filesystem for Adapter {
         self.accessed(dir, call);
         self.begin_again(caller);
         let mut counted = Vec::new();
-        let list = |position| self.volume.readdir_plus(dir, position, READDIR_BATCH);
+        // Attributes of entries that do not fit would be got for nothing.
+        let room = Cell::new(entries.room());
+        let list = |position| self.volume.readdir_plus(dir, position, room.get().max(1));
         let listed = self.walk(dir, call.offset, list, |entry, attr| {
             if !entries.fits(entry.name.len()) {
                 return ControlFlow::Break(());
@@ -535,7 +538,9 @@ impl Filesystem for Adapter {
                     }
                 }
             };
-            match entries.add(&convert::dir_entry(entry), &found) {
+            let is_full = entries.add(&convert::dir_entry(entry), &found);
+            room.set(entries.room());
+            match is_full {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             }

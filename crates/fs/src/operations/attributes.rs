@@ -6,6 +6,7 @@ use crate::blocks::Stop;
 use crate::core::Core;
 use crate::error::Error;
 use crate::permission;
+use crate::stat;
 use crate::types::{Attr, SetAttr, SetTime};
 use crate::xattrs::Put;
 use loamfs_format::Ino;
@@ -103,7 +104,7 @@ impl Change for SettingAttributes {
         i.mtime = set.mtime.map_or(changed, time);
         i.ctime = set.ctime.unwrap_or(now);
         core.touch(ino)?;
-        Ok(core.attr(ino)?)
+        Ok(stat::attr(core, ino)?)
     }
 }
 

@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::flags::flags_of;
 use crate::namespace::{Child, valid_name};
 use crate::permission;
+use crate::stat;
 use crate::types::Attr;
 use loamfs_format::Ino;
 
@@ -93,6 +94,6 @@ impl Change for Linking {
         }
         core.leftovers.mark(&mut core.inodes, ino)?;
         core.touch(ino)?;
-        Ok(core.attr(ino)?)
+        Ok(stat::attr(core, ino)?)
     }
 }

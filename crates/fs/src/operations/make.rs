@@ -8,6 +8,7 @@ use crate::flags::flags_of;
 use crate::inodes::Node;
 use crate::namespace::{Child, valid_name};
 use crate::permission::{self, Born};
+use crate::stat;
 use crate::types::{Attr, NewInode};
 use crate::xattrs::Put;
 use loamfs_format::inode::{Body, Inode, TAIL, mode};
@@ -142,7 +143,7 @@ impl Change for Making {
         }
         changed_names(core, dir, now)?;
         core.touch(ino)?;
-        Ok(core.attr(ino)?)
+        Ok(stat::attr(core, ino)?)
     }
 }
 
@@ -189,7 +190,7 @@ impl Change for MakingUnnamed {
         birth.put_lists(core)?;
         core.leftovers.mark(&mut core.inodes, ino)?;
         core.touch(ino)?;
-        Ok(core.attr(ino)?)
+        Ok(stat::attr(core, ino)?)
     }
 }
 

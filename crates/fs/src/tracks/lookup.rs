@@ -5,7 +5,7 @@ use super::table::{self, KeyRange};
 use crate::blocks::{Stop, What};
 use crate::dir::FoundEntry;
 use crate::inodes::Node;
-use crate::loader::Loader;
+use crate::loader::{Loader, with_time};
 use loamfs_format::dirent::hash_key;
 use loamfs_format::inode::{Body, Inode, Settled, mode};
 use loamfs_format::track::{Answer, Head, Slot, second_hash};
@@ -77,15 +77,14 @@ impl Loader<'_> {
     }
 
     /// Takes in an inode as a track has it, with the access time that counts, unless it is in memory.
-    fn meet(&mut self, inode: Inode) -> Result<(), Stop> {
+    fn meet(&mut self, mut inode: Inode) -> Result<(), Stop> {
         let ino = inode.ino;
         if self.inodes().get(ino).is_some() {
             return Ok(());
         }
-        let kept = self.kept(ino)?;
+        with_time(&mut inode, self.kept(ino)?);
         let ssn = inode.ssn;
         self.inodes().take_in(Node::new(inode, ssn));
-        self.keep_time(ino, kept);
         Ok(())
     }
 }

@@ -16,6 +16,7 @@ use crate::operations::{Change, Operation};
 use crate::patience;
 use crate::reading::{Shared, joined};
 use crate::region::Region;
+use crate::stat;
 use crate::types::{Attr, DirEntry, EntryPlus, InodeFlags, NewInode, RenameFlags, SetAttr};
 use crate::unit::UNIT;
 use loamfs_format::Ino;
@@ -24,6 +25,12 @@ use std::sync::PoisonError;
 
 /// Steps of a way up, of which none is as long; a damaged one must end all the same.
 const CLIMBS_MAX: u32 = 1 << 14;
+
+/// Entries that are listed with their attributes while the state is locked: so that who waits for it need not sleep.
+const PLUS_MAX: usize = 32;
+
+/// Entries of which what is missing is read in one batch.
+const PLUS_AHEAD: usize = 128;
 
 impl Volume {
     /// Runs an operation until its change is made, reading what it misses and making room where it needs some.
@@ -59,7 +66,7 @@ impl Volume {
         self.run(|core| {
             core.names()
                 .lookup(dir, name)
-                .and_then(|ino| core.attr(ino))
+                .and_then(|ino| stat::attr(core, ino))
         })
     }
 
@@ -68,7 +75,7 @@ impl Volume {
     /// # Errors
     /// [`Error`].
     pub fn getattr(&self, ino: Ino) -> Result<Attr, Error> {
-        self.run(|core| core.attr(ino))
+        self.run(|core| stat::attr(core, ino))
     }
 
     /// Changes attributes; a new size cuts or extends a file.
@@ -265,8 +272,8 @@ impl Volume {
         self.run(|core| core.names().list(dir, position, max))
     }
 
-    /// As [`Volume::readdir`], each entry with the attributes of what it leads to, or why there are none. What is missing
-    /// of all inodes is read in one batch.
+    /// As [`Volume::readdir`], each entry with the attributes of what it leads to, or why there are none. They may be fewer,
+    /// so that others are served between them; none are only at the end.
     ///
     /// # Errors
     /// [`Error`]. An inode that is damaged is none.
@@ -278,16 +285,11 @@ impl Volume {
     ) -> Result<Vec<EntryPlus>, Error> {
         self.run(|core| {
             let mut missed = Missed::default();
-            let mut found = Vec::new();
-            for entry in core.names().list(dir, position, max)? {
-                let attr = match core.attr(entry.ino) {
-                    Err(stop @ Stop::Failed(Error::Broken(_))) => return Err(stop),
-                    Err(Stop::Failed(error)) => Some(Err(error)),
-                    attr => missed.note(attr)?.map(Ok),
-                };
-                found.extend(attr.map(|attr| (entry, attr)));
-            }
-            missed.nothing()?;
+            let found = list_plus(core, dir, position, max.min(PLUS_MAX), &mut missed)?;
+            missed.nothing().inspect_err(|_| {
+                // What is missing of those behind them is read in the same batch; who lists them is told what is wrong.
+                let _ = list_plus(core, dir, position, PLUS_AHEAD, &mut Missed::default());
+            })?;
             Ok(found)
         })
     }
@@ -372,4 +374,25 @@ impl Volume {
         }
         Ok(done)
     }
+}
+
+/// Entries from a position on, with attributes as far as they are in memory.
+fn list_plus(
+    core: &mut Core,
+    dir: Ino,
+    position: u64,
+    max: usize,
+    missed: &mut Missed,
+) -> Result<Vec<EntryPlus>, Stop> {
+    let entries = core.names().list(dir, position, max)?;
+    let mut found = Vec::with_capacity(entries.len());
+    for entry in entries {
+        let attr = match stat::listed(core, entry.ino) {
+            Err(stop @ Stop::Failed(Error::Broken(_))) => return Err(stop),
+            Err(Stop::Failed(error)) => Some(Err(error)),
+            attr => missed.note(attr)?.map(Ok),
+        };
+        found.extend(attr.map(|attr| (entry, attr)));
+    }
+    Ok(found)
 }

@@ -55,6 +55,12 @@ impl<'a> DirPlusSink<'a> {
         Self { reply, left: size }
     }
 
+    /// How many entries fit at most.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.left / Self::space(1)
+    }
+
     /// Whether an entry with a name of `name_len` bytes still fits, to be asked
     /// before a lookup is counted.
     #[must_use]
@@ -142,9 +148,11 @@ mod tests {
         reply.clear();
         let mut sink = DirPlusSink::new(&mut reply, 160);
         assert!(sink.fits(8) && !sink.fits(9));
+        assert_eq!(sink.room(), 1);
         let found = EntryReply::negative(Duration::ZERO);
         assert!(sink.add(&entry(b"123456789"), &found));
         assert!(!sink.add(&entry(b"12345678"), &found));
+        assert_eq!(sink.room(), 0);
         assert!(sink.add(&entry(b"c"), &found));
         assert_eq!(flat(&reply).len(), 16 + 160);
     }
