@@ -77,7 +77,7 @@ impl Lookups {
 
     fn shard(&self, node: NodeId) -> MutexGuard<'_, Shard> {
         // Not the bottom bits: the table inside goes by those.
-        let index = (table::mix(node.0) >> 40) as usize % SHARDS;
+        let index = (table::spread(node) >> 40) as usize % SHARDS;
         self.shards[index]
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

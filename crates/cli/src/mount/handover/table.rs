@@ -46,8 +46,18 @@ impl Entry {
     }
 }
 
+/// So many inodes with neighbouring numbers stand side by side, as a power of two. They are mostly of one directory, and are
+/// counted together when that is listed: so they share lines of the processor's cache, which that waits for.
+const TOGETHER: u32 = 3;
+
+/// A number that stands for an inode: above its lowest bits the same for inodes that stand side by side.
+pub fn spread(node: NodeId) -> u64 {
+    let within = node.0 & ((1 << TOGETHER) - 1);
+    mix(node.0 >> TOGETHER) << TOGETHER | within
+}
+
 /// Spreads neighbouring numbers over all bits (the finaliser of MurmurHash3, by Austin Appleby).
-pub fn mix(mut word: u64) -> u64 {
+fn mix(mut word: u64) -> u64 {
     word ^= word >> 33;
     word = word.wrapping_mul(0xff51_afd7_ed55_8ccd);
     word ^= word >> 33;
@@ -158,7 +168,7 @@ impl Shard {
     fn find(&self, node: NodeId) -> Result<usize, usize> {
         let (table, mask) = (self.table(), self.capacity() - 1);
         let wanted = Entry::of(node).node;
-        let mut at = mix(node.0) as usize & mask;
+        let mut at = spread(node) as usize & mask;
         loop {
             match &table[at] {
                 entry if entry.count == 0 => return Err(at),
@@ -218,7 +228,7 @@ impl Shard {
             if entry.count == 0 {
                 break;
             }
-            let home = mix(entry.node().0) as usize & mask;
+            let home = spread(entry.node()) as usize & mask;
             // Whether the way from its home to where it stands leads over the hole.
             if (at.wrapping_sub(home) & mask) >= (at.wrapping_sub(hole) & mask) {
                 table[hole] = Entry { count: 0, ..entry };
@@ -250,7 +260,7 @@ impl Shard {
         }
         to.fill(Entry::default());
         for entry in from.iter().filter(|entry| entry.count != 0) {
-            let mut at = mix(entry.node().0) as usize & mask;
+            let mut at = spread(entry.node()) as usize & mask;
             while to[at].count != 0 {
                 at = (at + 1) & mask;
             }
