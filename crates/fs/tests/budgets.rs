@@ -5,7 +5,7 @@ mod common;
 
 use common::{made, open, open_cached};
 use loamfs_device::{Counters, Device, Event, IoKind, MemoryDevice, RecordingDevice};
-use loamfs_fs::{Env, MkfsOptions, NewInode, ROOT_INO, Volume, mkfs};
+use loamfs_fs::{Env, MkfsOptions, NewInode, ROOT_INO, SetAttr, Volume, mkfs};
 use std::sync::Arc;
 
 const NEW: NewInode = NewInode::of_mode(0o644);
@@ -88,6 +88,38 @@ fn removing_small_files_reads_no_data() {
     volume.close().unwrap();
     let cost = since(&volume, before);
     assert_eq!(cost.kind(IoKind::SmallData).reads, 0, "{cost}");
+}
+
+#[test]
+fn writing_small_files_anew_reads_no_data() {
+    const FILES: usize = 2_000;
+    let device = made(256 << 20);
+    let volume = open(&device);
+    populate(&volume, FILES, 3000);
+    volume.close().unwrap();
+    let volume = open(&device);
+    let dir = volume.lookup(ROOT_INO, b"dir").unwrap().ino;
+    let before = volume.info().device;
+    for i in 0..FILES {
+        let ino = volume.lookup(dir, &name(i)).unwrap().ino;
+        // As `>` does it, and as who writes over the old content.
+        if i % 2 == 0 {
+            let cut = SetAttr {
+                size: Some(0),
+                ..SetAttr::default()
+            };
+            volume.setattr(ino, &cut).unwrap();
+        }
+        volume.write(ino, 0, &[7; 3100]).unwrap();
+    }
+    let cost = since(&volume, before);
+    assert_eq!(cost.kind(IoKind::SmallData).reads, 0, "{cost}");
+    volume.close().unwrap();
+    let volume = open(&device);
+    for i in 0..FILES {
+        let ino = volume.lookup(dir, &name(i)).unwrap().ino;
+        assert_eq!(volume.read(ino, 0, 4096).unwrap(), [7; 3100]);
+    }
 }
 
 #[test]

@@ -60,15 +60,17 @@ impl Write<'_> {
     }
 
     fn prepare_small(&self, core: &mut Core, size: u64) -> Result<Writing, Stop> {
-        let (ino, old) = (self.ino, core.reading().small_content(self.ino)?);
-        let content = match self.data.len() as u64 == size {
-            true => self.data.into(),
-            false => filled(size as usize, |new| {
-                let kept = old.len().min(new.len());
-                new[..kept].copy_from_slice(&old[..kept]);
-                new[self.offset as usize..self.end() as usize].copy_from_slice(self.data);
-            }),
-        };
+        let ino = self.ino;
+        if self.data.len() as u64 == size {
+            let content = self.data.into();
+            return Ok(Writing::Small { ino, content });
+        }
+        let old = core.reading().small_content(ino)?;
+        let content = filled(size as usize, |new| {
+            let kept = old.len().min(new.len());
+            new[..kept].copy_from_slice(&old[..kept]);
+            new[self.offset as usize..self.end() as usize].copy_from_slice(self.data);
+        });
         Ok(Writing::Small { ino, content })
     }
 
