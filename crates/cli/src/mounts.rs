@@ -5,6 +5,7 @@ use std::fs::{self, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use loamfs_device::whole_image;
 use loamfs_fuse::MountEntry;
 use rustix::fs::{major, minor};
 use rustix::process::geteuid;
@@ -107,6 +108,17 @@ pub struct Wanted {
 impl Wanted {
     /// The one at `path`.
     pub fn new(path: &Path) -> Self {
+        let mut wanted = Self::itself(path);
+        if let Some(image) = whole_image(path) {
+            let Self { names, devices } = Self::itself(&image);
+            wanted.names.extend(names);
+            wanted.devices.extend(devices);
+        }
+        wanted
+    }
+
+    /// The same, without what else leads to the image behind a loop device.
+    fn itself(path: &Path) -> Self {
         let names = [std::path::absolute(path), fs::canonicalize(path)];
         let devices = match fs::metadata(path) {
             Ok(found) if found.file_type().is_block_device() => vec![number_of(&found)],

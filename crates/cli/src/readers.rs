@@ -8,7 +8,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use loamfs_device::{DeviceError, FileDevice, FileOptions, Lock, Mode};
+use loamfs_device::{DeviceError, FileDevice, FileOptions, Lock, Mode, image_behind};
 use rustix::process::geteuid;
 
 use crate::mount::nobody_writes;
@@ -73,4 +73,48 @@ pub fn open_by(
         }
     }
     Err(busy)
+}
+
+/// As [`open`], and locks the image behind a loop device: who has that, or comes to it by another one, is kept out.
+///
+/// # Errors
+///
+/// As [`FileDevice::open_with`].
+pub fn open_with_image(
+    path: &Path,
+    options: &FileOptions,
+    kept: Kept,
+) -> Result<FileDevice, DeviceError> {
+    with_image(path, open(path, options, kept)?, options, kept)
+}
+
+/// Locks the image behind a loop device that was opened. Of several that are parts of an image each has its own user: what they
+/// share is the lock.
+///
+/// # Errors
+///
+/// [`DeviceError::Busy`].
+pub fn with_image(
+    path: &Path,
+    device: FileDevice,
+    options: &FileOptions,
+    kept: Kept,
+) -> Result<FileDevice, DeviceError> {
+    let Some((image, is_whole)) = image_behind(path) else {
+        return Ok(device);
+    };
+    let of_image = FileOptions {
+        direct: false,
+        lock: match is_whole {
+            true => options.lock,
+            false => Lock::Shared,
+        },
+        ..options.clone()
+    };
+    match open(&image, &of_image, kept) {
+        Err(busy @ DeviceError::Busy { .. }) => Err(busy),
+        Ok(image) => Ok(device.with_image(image)),
+        // Whoever attached it could open it, and this process need not.
+        Err(_) => Ok(device),
+    }
 }

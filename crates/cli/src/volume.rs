@@ -91,7 +91,7 @@ pub fn open_one(path: &Path, access: Access) -> Result<Arc<FileDevice>, Failure>
     let mut options = FileOptions::new(mode);
     // udev holds the lock for a moment after each close of a block device.
     options.lock_wait = Duration::from_millis(500);
-    match readers::open(path, &options, Kept::ByLock) {
+    match readers::open_with_image(path, &options, Kept::ByLock) {
         Ok(device) => {
             if access == Access::Write && !device.is_block_device() {
                 wait_until_harmless(path, LOOP_TIME)?;

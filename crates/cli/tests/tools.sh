@@ -610,6 +610,16 @@ grep -q "losetup -d $device" "$work/out" || fail "no advice: $(cat "$work/out")"
 other=$(losetup --show -f "$image")
 "$loamfs" mount -o "log=$work/daemon.log" "$device" "$mnt" >"$work/out"
 expect 32 env LOAMFS_PATIENCE=0 "$loamfs" mount "$other" "$work/other"
+# Nor is it made anew, read or written by another device of the image, be that a part of it.
+part=$(losetup --show -f -o 1M "$image")
+for way in "$other" "$part"; do
+    expect 75 "$loamfs" mkfs --force "$way"
+    expect 8 "$loamfs" check --repair "$way"
+    expect 75 "$loamfs" put "$way" "$0" /new
+done
+expect 75 "$loamfs" mkfs --force "$other"
+grep -q "$other is mounted on $mnt" "$work/out" || fail "the mount is not named: $(cat "$work/out")"
+losetup -d "$part"
 hold
 power_cut "$(figure daemon)"
 expect 32 env LOAMFS_PATIENCE=0 "$loamfs" mount "$device" "$mnt"

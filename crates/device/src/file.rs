@@ -38,6 +38,8 @@ pub struct FileDevice {
     counters: AtomicCounters,
     /// Set by the first discard that the device refused as unknown.
     discard_unsupported: AtomicBool,
+    /// The image behind a loop device, for its lock.
+    image: Option<Arc<FileDevice>>,
 }
 
 impl FileDevice {
@@ -83,7 +85,19 @@ impl FileDevice {
     pub fn measured_again(&self) -> Result<Self, DeviceError> {
         let raw = open::measured_again(&self.raw)
             .map_err(|errno| DeviceError::io(Op::Read, 0, 0, errno.raw_os_error()))?;
-        Ok(Self::from_raw(raw, self.threads))
+        Ok(Self {
+            image: self.image.clone(),
+            ..Self::from_raw(raw, self.threads)
+        })
+    }
+
+    /// The same loop device, which keeps the lock of the image behind it: that another loop device of the image has not.
+    #[must_use]
+    pub fn with_image(self, image: Self) -> Self {
+        Self {
+            image: Some(Arc::new(image)),
+            ..self
+        }
     }
 
     /// Whether requests bypass the page cache.
@@ -104,6 +118,7 @@ impl FileDevice {
             threads,
             counters: AtomicCounters::default(),
             discard_unsupported: AtomicBool::new(false),
+            image: None,
         }
     }
 

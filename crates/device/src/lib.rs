@@ -50,8 +50,8 @@ pub use file::{FileDevice, FileOptions, Lock, Mode};
 pub use image::Image;
 pub use joined::{JoinedDevice, Member, sides};
 pub use loopdev::{
-    LoopDevice, LoopError, LoopOptions, backing_file, find_loops, is_autoclear, measure_again,
-    whole_image,
+    LoopDevice, LoopError, LoopOptions, backing_file, find_loops, image_behind, is_autoclear,
+    measure_again, whole_image,
 };
 pub use memory::MemoryDevice;
 pub use observe::{Issued, ObservedDevice, Observer};

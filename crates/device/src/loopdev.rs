@@ -274,11 +274,17 @@ pub fn find_loops(image: &Path) -> Result<Vec<PathBuf>, LoopError> {
 /// under which it was attached.
 #[must_use]
 pub fn whole_image(device: &Path) -> Option<PathBuf> {
+    let (image, is_whole) = image_behind(device)?;
+    is_whole.then_some(image)
+}
+
+/// The image behind a loop device, likewise, and whether the device is the whole of it.
+#[must_use]
+pub fn image_behind(device: &Path) -> Option<(PathBuf, bool)> {
     let image = backing_file(device)?;
     let found = stat(&image).ok()?;
-    info_of(device)
-        .is_some_and(|info| is_whole(&info, &found))
-        .then_some(image)
+    let info = info_of(device).filter(|info| is_of(info, &found))?;
+    Some((image, is_whole(&info, &found)))
 }
 
 /// Whether a loop device is detached when nobody uses it any longer.
@@ -294,9 +300,11 @@ fn info_of(device: &Path) -> Option<Info> {
 }
 
 fn is_whole(info: &Info, file: &Stat) -> bool {
-    info.offset == 0
-        && info.size_limit == 0
-        && info.inode == file.st_ino
+    info.offset == 0 && info.size_limit == 0 && is_of(info, file)
+}
+
+fn is_of(info: &Info, file: &Stat) -> bool {
+    info.inode == file.st_ino
         && (major(info.device), minor(info.device)) == (major(file.st_dev), minor(file.st_dev))
 }
 

@@ -277,7 +277,7 @@ impl DeviceArgs {
         let mut options = FileOptions::new(Mode::ReadWriteExclusive);
         options.lock_wait = LOCK_TIME;
         let failed = |error| Failure::device(path, &error);
-        let opened = readers::open(path, &options, Kept::ByLock);
+        let opened = readers::open_with_image(path, &options, Kept::ByLock);
         let device: Arc<FileDevice> = Arc::new(opened.map_err(failed)?);
         let plain = Arc::clone(&device) as Arc<dyn Device>;
         let found = signatures::find(&plain).map_err(failed)?;

@@ -255,6 +255,7 @@ impl MkfsArgs {
                 _ => FileDevice::open_with(path, options),
             }
         })
+        .and_then(|device| readers::with_image(path, device, &options, Kept::ByLock))
         .map_err(|error| Failure::device(path, &error))
     }
 }

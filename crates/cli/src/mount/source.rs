@@ -329,11 +329,14 @@ fn open_other(path: &Path, options: &Options) -> Result<Arc<FileDevice>, Failure
         true => Mode::ReadOnly,
         false => Mode::ReadWriteExclusive,
     };
-    let device = wait_for(path, &FileOptions::new(mode), Kept::ByLock)?;
+    let options = FileOptions::new(mode);
+    let device = waiting(path, || {
+        readers::open_with_image(path, &options, Kept::ByLock)
+    })?;
     if !device.is_block_device() {
         old_loop::wait_until_harmless(path, patience() / 4)?;
     }
-    Ok(device)
+    Ok(Arc::new(device))
 }
 
 fn path_is_block(path: &Path) -> Result<bool, Failure> {
