@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use loamfs_console::complete::ArgValueCompleter;
 use loamfs_device::{DeviceError, FileDevice, FileOptions, Mode};
-use loamfs_fuse::{MountEntry, find_mount, unmount};
+use loamfs_fuse::{MountEntry, detach, find_mount, unmount};
 use serde_json::{Value, json};
 
 use crate::candidates::mounted;
 use crate::failure::{Failure, Kind};
-use crate::mount::control::{self, Ended, Waiter};
+use crate::mount::control::{self, Ended, Served, Waiter};
 use crate::mount::lost::Lost;
 use crate::mounts::{self, SUBTYPE};
 use crate::output::{note, print_lines};
@@ -56,11 +56,18 @@ impl UnmountArgs {
                 "no LoamFS is mounted on {shown}; name the directory that it is mounted on"
             )));
         };
-        if control::is_over(&entry)? {
-            crate::mount::clear_dead(&entry)?;
-            let died =
-                format!("the daemon of {shown} had died; the next mount recovers the volume");
-            return self.after_death(&entry, start, &died);
+        match control::served(&entry) {
+            Served::Now => {}
+            Served::Later => {
+                // Whoever asked is still waiting for an answer, and so keeps it in use.
+                detach(&entry.path).map_err(|error| refused(&entry.path, &error))?;
+                wait_for_lock(&entry)?;
+                return self.after_death(&entry, start, &had_died(&shown));
+            }
+            Served::NoMore => {
+                crate::mount::clear_dead(&entry)?;
+                return self.after_death(&entry, start, &had_died(&shown));
+            }
         }
         // Before, because afterwards the daemon may be gone too soon.
         let waiter = Waiter::new(&entry);
@@ -139,6 +146,11 @@ impl UnmountArgs {
         });
         print_lines([format!("{value:#}")])
     }
+}
+
+/// That a daemon died before.
+fn had_died(shown: &str) -> String {
+    format!("the daemon of {shown} had died; the next mount recovers the volume")
 }
 
 /// That a daemon died, by what it lost.

@@ -378,20 +378,28 @@ fn connect(entry: &MountEntry) -> io::Result<UnixStream> {
     }
 }
 
-/// Whether nobody serves a mount any more, nor will.
-///
-/// # Errors
-///
-/// That a daemon died, and the next one does not serve yet.
-pub fn is_over(entry: &MountEntry) -> Result<bool, Failure> {
+/// Whether somebody serves a mount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// Somebody does.
+    Now,
+    /// Its daemon died, and the next one waits for something.
+    Later,
+    /// Nobody does any more, nor will.
+    NoMore,
+}
+
+/// Whether somebody serves a mount.
+pub fn served(entry: &MountEntry) -> Served {
     let knows = || UnixStream::connect(socket_in(&runtime::directory(), entry));
     match is_dead_within(&entry.path, SUCCESSION) {
-        Some(dead) => Ok(dead),
+        Some(true) => Served::NoMore,
+        Some(false) => Served::Now,
         // It is busy, or cannot be asked by this user.
         None if !knows().is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) => {
-            Ok(false)
+            Served::Now
         }
-        None => Err(late(entry)),
+        None => Served::Later,
     }
 }
 

@@ -464,6 +464,9 @@ impl Serving<'_> {
         let (state, unmounter) = (Arc::clone(state), Arc::clone(&self.unmounter));
         let (handover, one) = (Arc::clone(&self.handover), Mutex::new(()));
         Arc::new(move |volume, succession| {
+            if let Some(why) = succession.refused(&volume.upkeep().access()) {
+                return Err(why);
+            }
             if matches!(succession, Succession::Asked) {
                 return unmounter.say("followed");
             }

@@ -279,6 +279,15 @@ impl Supervisor<'_> {
         }
     }
 
+    /// Whether the mount is in the mount table. Whoever unmounts it waits for a daemon to close the volume, and cannot be
+    /// killed: none may come for long.
+    fn is_mounted(&self) -> bool {
+        let mounts = loamfs_fuse::mounts();
+        mounts.map_or(true, |all| {
+            all.iter().any(|entry| self.device == Some(entry.device))
+        })
+    }
+
     /// Whether another daemon is to follow one that ended so, and whether that is the newest program.
     fn next(&mut self, status: ExitStatus) -> Option<bool> {
         let died = self.is_served && !status.success() && status.code().is_none();
@@ -329,8 +338,15 @@ impl Supervisor<'_> {
                     "the daemon of {shown} died ({status}); another one follows when there is room where the image is"
                 );
             }
-            room.wait(|| is_over(connection));
+            room.wait(|| is_over(connection) || !self.is_mounted());
             if is_over(connection) {
+                return None;
+            }
+            if !self.is_mounted() {
+                tracing::warn!(
+                    "{shown} was unmounted before there was room where the image is; the next mount recovers the volume"
+                );
+                self.give_up();
                 return None;
             }
             self.room = Some(room);
