@@ -1,6 +1,7 @@
 //! `loamfs unmount`.
 
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -19,6 +20,12 @@ use crate::text::shown_path;
 
 /// How long a daemon that cannot be asked is waited for.
 const PATIENCE: Duration = Duration::from_secs(600);
+
+/// How long a daemon that follows another one is waited for, where the mount seems to be in use.
+const SUCCESSION_MAX: Duration = Duration::from_secs(30);
+/// How long a mount must be in use that a daemon serves.
+const AFTER: Duration = Duration::from_millis(300);
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// What people type.
 const EXAMPLES: &str = "\
@@ -71,7 +78,7 @@ impl UnmountArgs {
         }
         // Before, because afterwards the daemon may be gone too soon.
         let waiter = Waiter::new(&entry);
-        unmount(&entry.path).map_err(|error| refused(&entry.path, &error))?;
+        unmount_unused(&entry)?;
         if mounts::ours()
             .iter()
             .any(|other| other.device == entry.device)
@@ -172,8 +179,7 @@ fn cannot_find(mountpoint: &Path, error: &loamfs_fuse::Error) -> String {
 
 fn refused(mountpoint: &Path, error: &loamfs_fuse::Error) -> Failure {
     let shown = shown_path(mountpoint);
-    let text = error.to_string();
-    if text.contains("busy") {
+    if is_busy(error) {
         return Failure::new(
             Kind::Busy,
             format!(
@@ -181,7 +187,31 @@ fn refused(mountpoint: &Path, error: &loamfs_fuse::Error) -> Failure {
             ),
         );
     }
-    Failure::new(Kind::Io, text)
+    Failure::new(Kind::Io, error.to_string())
+}
+
+/// Unmounts. Whoever asks for a mount while one daemon follows another keeps it in use until it is answered: `loamfs upgrade`
+/// does. So nobody is believed to use it before that is over.
+fn unmount_unused(entry: &MountEntry) -> Result<(), Failure> {
+    let mut since = Instant::now();
+    let end = since + SUCCESSION_MAX;
+    loop {
+        let Err(error) = unmount(&entry.path) else {
+            return Ok(());
+        };
+        let now = Instant::now();
+        if control::is_between(entry) {
+            since = now;
+        }
+        if !is_busy(&error) || now.duration_since(since) > AFTER || now > end {
+            return Err(refused(&entry.path, &error));
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+fn is_busy(error: &loamfs_fuse::Error) -> bool {
+    error.to_string().contains("busy")
 }
 
 /// Waits for a daemon that cannot be asked, by the lock that it holds on the device.

@@ -389,16 +389,19 @@ pub enum Served {
     NoMore,
 }
 
+/// Whether the daemon that was asked for a mount is gone, and none is asked in its place yet.
+pub fn is_between(entry: &MountEntry) -> bool {
+    let connected = UnixStream::connect(socket_in(&runtime::directory(), entry));
+    connected.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+}
+
 /// Whether somebody serves a mount.
 pub fn served(entry: &MountEntry) -> Served {
-    let knows = || UnixStream::connect(socket_in(&runtime::directory(), entry));
     match is_dead_within(&entry.path, SUCCESSION) {
         Some(true) => Served::NoMore,
         Some(false) => Served::Now,
         // It is busy, or cannot be asked by this user.
-        None if !knows().is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) => {
-            Served::Now
-        }
+        None if !is_between(entry) => Served::Now,
         None => Served::Later,
     }
 }
