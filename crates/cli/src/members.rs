@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use loamfs_device::{Device, FileDevice};
-use loamfs_format::superblock::{DeviceKind, Superblock};
+use loamfs_format::superblock::Superblock;
 use loamfs_fs::members::{Candidate, join, join_without, leading};
-use loamfs_fs::{Env, LogError, superblocks};
+use loamfs_fs::{Env, Joining, LogError, Purpose, Replacing, superblocks};
 
 use crate::failure::Failure;
 use crate::report::Identity;
@@ -47,12 +47,12 @@ pub fn named() -> &'static [PathBuf] {
 pub fn add(
     first: &Candidate,
     others: &[Candidate],
-    new: (&Candidate, DeviceKind),
+    new: (&Candidate, Purpose),
 ) -> Result<(u64, u64), loamfs_fs::Error> {
     let env = Env::system();
-    loamfs_fs::may_join(first, others, new, &env)?;
+    let joining = Joining::ask(first, others, new, &env)?;
     wipe_signatures(&new.0.device)?;
-    loamfs_fs::add(first, others, new, &env)
+    joining.join()
 }
 
 /// Puts a new device in the place of the one that leads, which is missing. What it held goes when nothing can refuse it any more.
@@ -66,9 +66,9 @@ pub fn replace_missing(
     others: &[Candidate],
     new: &Candidate,
 ) -> Result<(u64, u64), loamfs_fs::Error> {
-    loamfs_fs::may_lead(first, others, new)?;
+    let replacing = Replacing::ask(first, others, new)?;
     wipe_signatures(&new.device)?;
-    loamfs_fs::replace_missing(first, others, new, &Env::system())
+    replacing.replace(&Env::system())
 }
 
 fn wipe_signatures(device: &Arc<dyn Device>) -> Result<(), loamfs_fs::Error> {

@@ -207,3 +207,66 @@ echo later >"$mnt/small/later"
 "$loamfs" unmount "$mnt"
 expect 0 "$loamfs" check --device "$ssd" "$two"
 ok "who has lost the fast device reads its copy, and a new one gets all that"
+
+# ---- a copy comes and goes ---------------------------------------------------------------------------------------------
+
+three=$work/three.img
+rm -f "$ssd" "$two" "$work/gone"
+truncate -s 64M "$ssd"
+truncate -s 256M "$two"
+truncate -s 384M "$three"
+named=(--device "$ssd" --device "$three" "$two")
+is_copied() { "$loamfs" device list "$@" | grep -q "what device 0 holds stands on device 2 too"; }
+expect 0 "$loamfs" mkfs "$two" --fast "$ssd"
+mount_it "device=$ssd"
+for number in $(seq 100); do
+    echo "what $number says" >"$mnt/$number"
+done
+expect 74 "$loamfs" device copy "$mnt" each
+said "no device has room for a copy"
+expect 64 "$loamfs" device copy "$mnt" twice
+said "\`each\` or \`none\`"
+expect 64 "$loamfs" device replace --copy "$mnt" "$two" "$three"
+said "goes with \`add\` alone"
+(while [ ! -e "$work/enough" ]; do date +%N >"$mnt/last" && sync "$mnt/last"; done) &
+writer=$!
+expect 0 "$loamfs" device add --copy "$mnt" "$three"
+said "added"
+is_copied "$mnt" || fail "there is no copy"
+for _ in 1 2 3; do
+    expect 0 "$loamfs" device copy "$mnt" none
+    said "stands once now"
+    ! is_copied "$mnt" || fail "there is a copy"
+    # Who asks for it goes, and so does what was copied.
+    timeout -s KILL 0.02 "$loamfs" device copy "$mnt" each >"$work/out" 2>&1 || true
+    expect 0 "$loamfs" device copy --json "$mnt" each
+    said '"copy": "each"'
+done
+expect 74 "$loamfs" device remove "$mnt" "$three"
+said "give that up first"
+expect 64 "$loamfs" device replace "$mnt" "$three" "$work/little"
+said "give that up first"
+touch "$work/enough"
+wait "$writer"
+sum=$(cat "$mnt"/* | sha256sum)
+power_cut
+mv "$ssd" "$work/gone"
+"$loamfs" mount -o "degraded,device=$three" "$two" "$mnt" >"$work/out"
+[ "$(cat "$mnt"/* | sha256sum)" = "$sum" ] || fail "the copy lacks something"
+"$loamfs" unmount "$mnt"
+mv "$work/gone" "$ssd"
+expect 0 "$loamfs" device copy "${named[@]}" none
+expect 0 "$loamfs" check "${named[@]}"
+mv "$ssd" "$work/gone"
+expect 65 "$loamfs" ls --degraded --device "$three" "$two"
+said "is missing"
+mv "$work/gone" "$ssd"
+expect 0 "$loamfs" device copy "${named[@]}" each
+is_copied "${named[@]}" || fail "there is no copy"
+expect 0 "$loamfs" check "${named[@]}"
+expect 0 "$loamfs" device copy "${named[@]}" none
+expect 0 "$loamfs" device remove "${named[@]}" "$three"
+mount_it "device=$ssd"
+[ "$(cat "$mnt"/* | sha256sum)" = "$sum" ] || fail "something was lost"
+"$loamfs" unmount "$mnt"
+ok "a copy comes and goes while programs write, and losing the fast device loses nothing of it"

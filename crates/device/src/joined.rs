@@ -3,10 +3,10 @@
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::error::{check_range, check_write};
-use crate::{Buffer, Counters, Device, DeviceError, Read, Write, lock};
+use crate::{Buffer, Counters, Device, DeviceError, IoKind, Read, Write, lock};
 
 mod missing;
 
@@ -20,12 +20,30 @@ struct Place {
     unflushed: Arc<Unflushed>,
 }
 
+/// A second place for a member's bytes, on another member's device.
+struct Second {
+    place: Place,
+    /// So many bytes, from the first on, stand there as they do in the first place. Who writes holds it, so that nobody copies old
+    /// bytes there meanwhile.
+    alike: RwLock<u64>,
+}
+
+impl Second {
+    fn alike(&self) -> RwLockReadGuard<'_, u64> {
+        self.alike.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn alone(&self) -> RwLockWriteGuard<'_, u64> {
+        self.alike.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// A device that is part of a [`JoinedDevice`].
 #[derive(Clone)]
 pub struct Member {
     place: Place,
-    /// Where the same bytes stand once more, on another member's device.
-    copy: Option<Place>,
+    /// Where the same bytes stand once more, or may come to stand.
+    copy: Option<Arc<Second>>,
     /// Bytes on the device before those that it gives, as the volume has it.
     offset: u64,
     /// Where these stand in the whole.
@@ -76,16 +94,18 @@ impl Member {
         Self { range, ..self }
     }
 
-    /// The same, whose bytes stand once more on the device of another member, from byte `offset` of that on: what is written goes
-    /// to both, a flush is one of both, and what cannot be read in the first place is read in the second.
+    /// The same, with a second place for its bytes on the device of another member, from byte `offset` of that on. If they `stand`
+    /// there: what is written goes to both, a flush is one of both, and what cannot be read in the first place is read in the second.
+    /// Else they may be copied there ([`Member::copy_more`]).
     #[must_use]
-    pub fn with_copy(self, other: &Member, offset: u64) -> Self {
-        let copy = Place {
+    pub fn with_copy(self, other: &Member, offset: u64, stand: bool) -> Self {
+        let place = Place {
             offset,
             ..other.place.clone()
         };
+        let alike = RwLock::new(if stand { self.bytes() } else { 0 });
         Self {
-            copy: Some(copy),
+            copy: Some(Arc::new(Second { place, alike })),
             ..self
         }
     }
@@ -115,9 +135,58 @@ impl Member {
         self.range.clone()
     }
 
+    fn bytes(&self) -> u64 {
+        self.range.end - self.range.start
+    }
+
+    /// The second place, if all bytes stand there.
+    fn second(&self) -> Option<&Place> {
+        let copy = self.copy.as_ref()?;
+        let all_stand = *copy.alike() >= self.bytes();
+        all_stand.then_some(&copy.place)
+    }
+
+    /// Whether its bytes stand in two places.
+    pub fn stands_twice(&self) -> bool {
+        self.second().is_some()
+    }
+
+    /// Copies up to `len` bytes more to the second place, and returns how many are left. What is written from now on to those that
+    /// stand there goes to both.
+    ///
+    /// # Errors
+    /// A device's; [`DeviceError::OutOfRange`] where there is no second place.
+    pub fn copy_more(&self, len: u64) -> Result<u64, DeviceError> {
+        let Some(copy) = &self.copy else {
+            let (offset, size) = (0, 0);
+            return Err(DeviceError::OutOfRange { offset, len, size });
+        };
+        let mut alike = copy.alone();
+        let len = len.min(self.bytes().saturating_sub(*alike));
+        if len > 0 {
+            let mut read = Read::new(*alike, len as usize, IoKind::Other);
+            self.place.read(std::slice::from_mut(&mut read));
+            let bytes = read.into_result()?;
+            let write = Write::new(*alike, &bytes, IoKind::Other);
+            copy.place
+                .write(&[write])
+                .into_iter()
+                .collect::<Result<(), _>>()?;
+            *alike += len;
+        }
+        Ok(self.bytes().saturating_sub(*alike))
+    }
+
+    /// Its bytes do not stand in the second place any more: what is written goes to the first alone.
+    pub fn forget_copy(&self) {
+        if let Some(copy) = &self.copy {
+            *copy.alone() = 0;
+        }
+    }
+
     /// The same with its bytes in each place alone: in one or two. It says of each that it stands where the first one does.
     pub fn alone(&self) -> Vec<Member> {
-        let places = std::iter::once(&self.place).chain(&self.copy);
+        let places = std::iter::once(&self.place).chain(self.second());
         let alone = |place: &Place| Self {
             place: place.clone(),
             copy: None,
@@ -129,39 +198,56 @@ impl Member {
     /// Reads, counted from its first byte. What one place cannot give the other does.
     fn read(&self, batch: &mut [Read]) {
         self.place.read(batch);
-        let Some(copy) = &self.copy else {
-            return;
-        };
         let failed = batch.iter_mut().filter(|read| read.result.is_err());
         for read in failed {
+            let Some(second) = self.second() else {
+                return;
+            };
             let mut again = Read::new(read.offset, read.buffer.len(), read.kind);
-            copy.read(std::slice::from_mut(&mut again));
+            second.read(std::slice::from_mut(&mut again));
             if again.result.is_ok() {
                 *read = again;
             }
         }
     }
 
-    /// Writes, counted from its first byte, to each place.
+    /// Writes, counted from its first byte, to each place in which these bytes stand.
     fn write(&self, batch: &[Write<'_>]) -> Vec<Result<(), DeviceError>> {
-        let written = self.place.write(batch);
         let Some(copy) = &self.copy else {
-            return written;
+            return self.place.write(batch);
         };
-        let both = written.into_iter().zip(copy.write(batch));
-        both.map(|(one, other)| one.and(other)).collect()
+        let alike = copy.alike();
+        let mut written = self.place.write(batch);
+        let twice = batch.iter().enumerate();
+        let twice = twice.filter(|(_, write)| write.offset < *alike);
+        let (places, writes): (Vec<usize>, Vec<Write<'_>>) =
+            twice.map(|(at, it)| (at, *it)).unzip();
+        if !writes.is_empty() {
+            for (at, other) in places.into_iter().zip(copy.place.write(&writes)) {
+                written[at] = written[at].clone().and(other);
+            }
+        }
+        written
     }
 
     fn flush(&self) -> Result<(), DeviceError> {
         let flushed = self.place.flush();
-        let copy = self.copy.as_ref().map_or(Ok(()), Place::flush);
+        let copy = self.copy.as_ref().map_or(Ok(()), |it| it.place.flush());
         flushed.and(copy)
     }
 
     fn discard(&self, ranges: &[(u64, u64)]) -> Result<(), DeviceError> {
+        let Some(copy) = &self.copy else {
+            return self.place.discard(ranges);
+        };
+        let alike = copy.alike();
         let told = self.place.discard(ranges);
-        let copy = self.copy.as_ref().map_or(Ok(()), |it| it.discard(ranges));
-        told.and(copy)
+        let twice = ranges.iter().filter(|(at, _)| at < &*alike);
+        let twice: Vec<(u64, u64)> = twice.copied().collect();
+        match twice.is_empty() {
+            true => told,
+            false => told.and(copy.place.discard(&twice)),
+        }
     }
 }
 
@@ -250,7 +336,7 @@ impl Unflushed {
 /// As for [`JoinedDevice::with_gaps`].
 pub fn sides(device: &dyn Device) -> Result<Vec<Arc<dyn Device>>, DeviceError> {
     let members = device.members();
-    let twice = members.iter().position(|member| member.copy.is_some());
+    let twice = members.iter().position(Member::stands_twice);
     let sides = twice.map(|twice| {
         let side = |alone: Member| {
             let mut members = members.to_vec();
@@ -307,6 +393,7 @@ impl JoinedDevice {
         } in &members
         {
             let len = range.end.saturating_sub(range.start);
+            let copy = copy.as_ref().map(|copy| &copy.place);
             for Place { device, offset, .. } in std::iter::once(place).chain(copy) {
                 check_range(device.size(), *offset, len)?;
             }

@@ -70,7 +70,7 @@ pub use loamfs_format::{GroupNo, Ino};
 pub use loamfs_log::loss::Loss;
 pub use loamfs_log::{LogError, MembersError, members, superblocks};
 pub use loamfs_space::CleaningPolicy;
-pub use membership::{add, may_join, may_lead, remove_emptied, remove_missing, replace_missing};
+pub use membership::{Joining, Purpose, Replacing, add, remove_emptied, remove_missing};
 pub use mkfs::{MkfsOptions, NewDevice, PROFILES, VOLUME_MIN, mkfs, mkfs_on};
 pub use ownership::Ownership;
 pub use patience::{WouldWait, without_waiting};
@@ -80,7 +80,7 @@ pub use repair::Repairs;
 pub use shrink::shrink;
 pub use types::*;
 pub use volume::{
-    Arranged, Arranging, Cleaned, Damaged, Durability, Info, Lost, MemberInfo, OpenOptions, Ranges,
-    Scrub, Scrubbed, Trimmed, Upkeep, Volume, Xattrs,
+    Arranged, Arranging, Cleaned, Copying, Damaged, Durability, Info, Lost, MemberInfo,
+    OpenOptions, Ranges, Scrub, Scrubbed, Trimmed, Upkeep, Volume, Xattrs,
 };
 pub use xattrs::{PLACEMENT, TIER};

@@ -19,58 +19,96 @@ use loamfs_log::members::{self, Candidate, join_those_in};
 use loamfs_log::superblocks::{self, Copies};
 use std::sync::Arc;
 
-/// Adds a device to the volume on `first` and `others`. Returns all of them as one device, and the volume's size before and
-/// after, in bytes. What the new device held is lost.
+/// What a device that joins is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Large files.
+    Slow,
+    /// The log.
+    Fast,
+    /// Large files, with room before them for a copy of what the fast device holds ([`crate::Copying::make`]).
+    Copy,
+}
+
+impl Purpose {
+    const fn kind(self) -> DeviceKind {
+        match self {
+            Purpose::Fast => DeviceKind::Fast,
+            Purpose::Slow | Purpose::Copy => DeviceKind::Slow,
+        }
+    }
+}
+
+/// A device that can join a volume, which was recovered and closed. Nothing was written to the device so far.
+pub struct Joining<'c> {
+    first: &'c Candidate,
+    others: &'c [Candidate],
+    new: &'c Candidate,
+    env: &'c Env,
+    volume: Arc<dyn Device>,
+    copies: Copies,
+    table: Superblock,
+    entry: DeviceEntry,
+}
+
+impl<'c> Joining<'c> {
+    /// A device that is to join the volume on `first` and `others`.
+    ///
+    /// # Errors
+    /// [`Error::Options`] for a device that cannot join; that the volume cannot be opened, or a device's.
+    pub fn ask(
+        first: &'c Candidate,
+        others: &'c [Candidate],
+        (new, purpose): (&'c Candidate, Purpose),
+        env: &'c Env,
+    ) -> Result<Self, Error> {
+        let mut random = Random::new(env.seed);
+        let volume = joined(first, others)?;
+        // What cannot join is refused before anything is written.
+        let newest = superblocks::read(volume.as_ref())?.newest;
+        with_entry(&newest, new, purpose, &mut random)?;
+        let copies = closed(&volume, env)?;
+        let (table, entry) = with_entry(&copies.newest, new, purpose, &mut random)?;
+        Ok(Self {
+            first,
+            others,
+            new,
+            env,
+            volume,
+            copies,
+            table,
+            entry,
+        })
+    }
+
+    /// Has it join. Returns the volume's size before and after, in bytes. What the device held is lost.
+    ///
+    /// # Errors
+    /// A device's; that the volume cannot be opened.
+    pub fn join(self) -> Result<(u64, u64), Error> {
+        let new = self.new.device.as_ref();
+        // What an earlier volume has left there must not pass for a copy of this one.
+        members::wipe(new)?;
+        let joins = Some((&self.entry, new));
+        let (named, law) = (&self.copies.named, law::of_log(&self.env.law));
+        members::change(self.volume.as_ref(), &self.table, named, joins, &law)?;
+        let others = [self.others, std::slice::from_ref(self.new)].concat();
+        reopened(&joined(self.first, &others)?, self.env)?;
+        Ok((bytes(&self.copies.newest), bytes(&self.table)))
+    }
+}
+
+/// Adds a device to the volume on `first` and `others`, as [`Joining`] does.
 ///
 /// # Errors
-/// [`Error::Options`] for a device that cannot join; that the volume cannot be opened, or a device's.
+/// As for [`Joining`].
 pub fn add(
     first: &Candidate,
     others: &[Candidate],
-    new: (&Candidate, DeviceKind),
+    new: (&Candidate, Purpose),
     env: &Env,
 ) -> Result<(u64, u64), Error> {
-    let mut random = Random::new(env.seed);
-    let (volume, copies) = ready(first, others, new, env, &mut random)?;
-    let (new, kind) = new;
-    let (table, entry) = with_entry(&copies.newest, new, kind, &mut random)?;
-    // What an earlier volume has left there must not pass for a copy of this one.
-    members::wipe(new.device.as_ref())?;
-    let joins = Some((&entry, new.device.as_ref()));
-    let law = law::of_log(&env.law);
-    members::change(volume.as_ref(), &table, &copies.named, joins, &law)?;
-    let others = [others, std::slice::from_ref(new)].concat();
-    reopened(&joined(first, &others)?, env)?;
-    Ok((bytes(&copies.newest), bytes(&table)))
-}
-
-/// That [`add`] would add this device: whoever has to change it for that asks first. The volume is recovered and closed, and
-/// nothing is written to the new device.
-///
-/// # Errors
-/// As for [`add`].
-pub fn may_join(
-    first: &Candidate,
-    others: &[Candidate],
-    new: (&Candidate, DeviceKind),
-    env: &Env,
-) -> Result<(), Error> {
-    ready(first, others, new, env, &mut Random::new(env.seed)).map(drop)
-}
-
-/// The volume, recovered and closed, and its superblocks. A device that cannot join is refused before anything is written.
-fn ready(
-    first: &Candidate,
-    others: &[Candidate],
-    (new, kind): (&Candidate, DeviceKind),
-    env: &Env,
-    random: &mut Random,
-) -> Result<(Arc<dyn Device>, Copies), Error> {
-    let volume = joined(first, others)?;
-    let newest = superblocks::read(volume.as_ref())?.newest;
-    with_entry(&newest, new, kind, random)?;
-    let copies = closed(&volume, env)?;
-    Ok((volume, copies))
+    Joining::ask(first, others, new, env)?.join()
 }
 
 /// Takes devices out of the volume that were emptied, and wipes what they say of it. Returns the volume's size before and after,
@@ -117,62 +155,71 @@ pub fn remove_missing(
     Ok(sizes)
 }
 
-/// Puts a new device in the place of the one that leads, which is missing: it gets all that the copy of that has. Returns the volume's
-/// size before and after, in bytes. What the new device held is lost. A crash leaves the volume without the new device or with
-/// it; the same command goes on from there.
-///
-/// # Errors
-/// [`Error::Options`] if the device that leads is there, or the new one is too small; that there is no copy, or a device's.
-pub fn replace_missing(
-    first: &Candidate,
-    others: &[Candidate],
-    new: &Candidate,
-    env: &Env,
-) -> Result<(u64, u64), Error> {
-    let (volume, sb, from) = without_leader(first, others, new)?;
-    members::fill(&from, new.device.as_ref(), &sb)?;
-    let table = Superblock {
-        membership_epoch: next_epoch(&sb)?,
-        ..sb.clone()
-    };
-    let uuid = Random::new(env.seed).uuid();
-    members::lead(volume.as_ref(), new.device.as_ref(), &table, uuid)?;
-    let others = [others, std::slice::from_ref(new)].concat();
-    reopened(&joined(first, &others)?, env)?;
-    Ok((bytes(&sb), bytes(&sb)))
+/// A new device that can take the place of the one that leads, which is missing, and of which there is a copy. Nothing was written so far.
+pub struct Replacing<'c> {
+    first: &'c Candidate,
+    others: &'c [Candidate],
+    new: &'c Candidate,
+    volume: Arc<dyn Device>,
+    sb: Superblock,
+    /// The copy.
+    from: Member,
 }
 
-/// That [`replace_missing`] would take this device. Nothing is written.
-///
-/// # Errors
-/// As for [`replace_missing`].
-pub fn may_lead(first: &Candidate, others: &[Candidate], new: &Candidate) -> Result<(), Error> {
-    without_leader(first, others, new).map(drop)
-}
-
-/// The volume, its superblock, and the copy that stands in for the device that leads.
-fn without_leader(
-    first: &Candidate,
-    others: &[Candidate],
-    new: &Candidate,
-) -> Result<(Arc<dyn Device>, Superblock, Member), Error> {
-    let refuse = |text: String| Err(Error::Options(text));
-    let volume = members::join_without(first, others).map_err(loamfs_log::LogError::from)?;
-    let sb = superblocks::read(volume.as_ref())?.newest;
-    let Some(from) = members::copy_of_leader(&sb, volume.as_ref()).cloned() else {
-        return refuse(
-            "the device that leads the volume is there; `loamfs device replace VOLUME OLD NEW` replaces another one".into(),
-        );
-    };
-    let (have, need) = (new.device.size(), from.range().end);
-    if have < need {
-        return refuse(format!(
-            "{} has {}; it must hold what the missing device held",
-            new.name,
-            lacking(have, need)
-        ));
+impl<'c> Replacing<'c> {
+    /// A device that is to take that place, in the volume on `first` and `others`.
+    ///
+    /// # Errors
+    /// [`Error::Options`] if the device that leads is there, or the new one is too small; that there is no copy, or a device's.
+    pub fn ask(
+        first: &'c Candidate,
+        others: &'c [Candidate],
+        new: &'c Candidate,
+    ) -> Result<Self, Error> {
+        let refuse = |text: String| Err(Error::Options(text));
+        let volume = members::join_without(first, others).map_err(loamfs_log::LogError::from)?;
+        let sb = superblocks::read(volume.as_ref())?.newest;
+        let Some(from) = members::copy_of_leader(&sb, volume.as_ref()).cloned() else {
+            return refuse(
+                "the device that leads the volume is there; `loamfs device replace VOLUME OLD NEW` replaces another one".into(),
+            );
+        };
+        let (have, need) = (new.device.size(), from.range().end);
+        if have < need {
+            return refuse(format!(
+                "{} has {}; it must hold what the missing device held",
+                new.name,
+                lacking(have, need)
+            ));
+        }
+        Ok(Self {
+            first,
+            others,
+            new,
+            volume,
+            sb,
+            from,
+        })
     }
-    Ok((volume, sb, from))
+
+    /// Has it take that place: it gets all that the copy has. Returns the volume's size before and after, in bytes. What the device held is
+    /// lost. A crash leaves the volume without it or with it; the same again goes on from there.
+    ///
+    /// # Errors
+    /// A device's; that the volume cannot be opened.
+    pub fn replace(self, env: &Env) -> Result<(u64, u64), Error> {
+        let (new, sb) = (self.new.device.as_ref(), &self.sb);
+        members::fill(&self.from, new, sb)?;
+        let table = Superblock {
+            membership_epoch: next_epoch(sb)?,
+            ..sb.clone()
+        };
+        let uuid = Random::new(env.seed).uuid();
+        members::lead(self.volume.as_ref(), new, &table, uuid)?;
+        let others = [self.others, std::slice::from_ref(self.new)].concat();
+        reopened(&joined(self.first, &others)?, env)?;
+        Ok((bytes(sb), bytes(sb)))
+    }
 }
 
 /// Takes devices out of the table that were emptied, and wipes them.
@@ -242,19 +289,11 @@ fn next_epoch(sb: &Superblock) -> Result<u64, Error> {
 fn with_entry(
     old: &Superblock,
     new: &Candidate,
-    kind: DeviceKind,
+    purpose: Purpose,
     random: &mut Random,
 ) -> Result<(Superblock, DeviceEntry), Error> {
     let refuse = |text: String| Err(Error::Options(text));
-    if old.is_all_log() {
-        // What a device holds in groups of the log is not counted before it may leave.
-        return refuse("a volume of the profile `lfs` stays on one device".into());
-    }
-    if kind == DeviceKind::Fast && old.copy().is_some() {
-        return refuse(
-            "the log of this volume stands twice, which it could not on another fast device; add a slow one".into(),
-        );
-    }
+    may_serve(old, purpose)?;
     let name = &new.name;
     let own = superblocks::find(new.device.as_ref()).ok();
     let own = own.filter(|copies| copies.newest.uuid == old.uuid);
@@ -276,16 +315,7 @@ fn with_entry(
         }
     }
     let g = &old.geometry;
-    let offset = lead_in(old.volume_bytes());
-    let held = room_on(new.device.as_ref(), offset, g);
-    if held < g.group_frags {
-        let (have, group) = (new.device.size(), g.byte_offset(FragAddr(g.group_frags)));
-        return refuse(format!(
-            "{name} has {}, too little for a group of {} behind its superblocks; choose a larger device",
-            human(have),
-            human(group)
-        ));
-    }
+    let (offset, held) = room_behind(old, new, purpose)?;
     let number = old.devices.iter().map(|entry| entry.device).max();
     let Some(device) = number.map_or(Some(0), |highest| highest.checked_add(1)) else {
         return refuse("the devices of this volume have changed too often".into());
@@ -293,7 +323,7 @@ fn with_entry(
     let (addr, frags) = place(old, held);
     let entry = DeviceEntry {
         uuid: random.uuid(),
-        kind,
+        kind: purpose.kind(),
         state: DeviceState::Present,
         addr,
         frags,
@@ -308,11 +338,50 @@ fn with_entry(
     let end = entry.extent().end().0;
     table.geometry.total_frags = g.total_frags.max(end);
     refuse_moved(old.volume_bytes(), table.volume_bytes())?;
+    if purpose == Purpose::Copy && table.place_for_copy().is_none() {
+        return refuse("a copy is for a volume of one fast device, which leads, and others".into());
+    }
     // As it is read back.
     match Superblock::decode(&table.encode()[..]) {
         Ok(_) => Ok((table, entry)),
         Err(error) => refuse(format!("{error}; a larger volume needs larger groups")),
     }
+}
+
+/// That a volume can have another device for this.
+fn may_serve(old: &Superblock, purpose: Purpose) -> Result<(), Error> {
+    let words = match purpose {
+        // What a device holds in groups of the log is not counted before it may leave.
+        _ if old.is_all_log() => "a volume of the profile `lfs` stays on one device",
+        Purpose::Fast if old.copy().is_some() => {
+            "the log of this volume stands twice, which it could not on another fast device; add a slow one, or give the copy up first, by `loamfs device copy VOLUME none`"
+        }
+        Purpose::Copy if old.place_for_copy().is_some() => {
+            "a device has room for a copy already; `loamfs device copy VOLUME each` makes it"
+        }
+        Purpose::Fast | Purpose::Slow | Purpose::Copy => return Ok(()),
+    };
+    Err(Error::Options(words.into()))
+}
+
+/// Where on a new device its own bytes begin, and how many fragments it has from there on.
+fn room_behind(old: &Superblock, new: &Candidate, purpose: Purpose) -> Result<(u64, u64), Error> {
+    let g = &old.geometry;
+    let leads = old.devices.first().filter(|_| purpose == Purpose::Copy);
+    let copy = leads.map_or(0, |leads| g.byte_offset(FragAddr(leads.frags)));
+    let offset = lead_in(old.volume_bytes()).saturating_add(copy);
+    let held = room_on(new.device.as_ref(), offset, g);
+    if held >= g.group_frags {
+        return Ok((offset, held));
+    }
+    let (have, group) = (new.device.size(), g.byte_offset(FragAddr(g.group_frags)));
+    Err(Error::Options(format!(
+        "{} has {}, too little for a group of {} behind its superblocks{}; choose a larger device",
+        new.name,
+        human(have),
+        human(group),
+        if copy > 0 { " and the copy" } else { "" },
+    )))
 }
 
 /// Where a device of so many fragments is placed, and how many of them count: in the first gap that has room for its whole

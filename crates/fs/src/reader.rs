@@ -27,8 +27,6 @@ const AT_HAND_MAX: u64 = 128 << 10;
 /// Reads blocks of a volume.
 pub(crate) struct Reader {
     device: Arc<dyn Device>,
-    /// The same, but for what stands twice: that is read in its second place. None where nothing does.
-    second: Option<Arc<dyn Device>>,
     geometry: Geometry,
     windows: Mutex<Windows>,
 }
@@ -57,21 +55,25 @@ impl Reader {
     /// A reader that keeps up to `bytes` bytes of windows.
     pub fn new(device: Arc<dyn Device>, geometry: Geometry, bytes: u64) -> Reader {
         Reader {
-            second: sides(device.as_ref()).ok().and_then(|mut both| both.pop()),
             device,
             geometry,
             windows: Mutex::new(Windows::new(bytes)),
         }
     }
 
+    /// The same device, but for what stands twice: that is read in its second place. None where nothing does.
+    fn second(&self) -> Option<Arc<dyn Device>> {
+        sides(self.device.as_ref()).ok()?.pop()
+    }
+
     /// The device, in which what stands twice is read in its first place; and the same that reads it in its second.
-    pub fn places(&self) -> impl Iterator<Item = &Arc<dyn Device>> {
-        std::iter::once(&self.device).chain(&self.second)
+    pub fn places(&self) -> impl Iterator<Item = Arc<dyn Device>> {
+        std::iter::once(Arc::clone(&self.device)).chain(self.second())
     }
 
     /// Blocks as they are in each place, if they stand in two: the second ones, in the order given.
     pub fn read_second(&self, wanted: &[Fetch]) -> Option<Vec<Bytes>> {
-        let second = self.second.as_ref()?;
+        let second = self.second()?;
         let read = |fetch: &Fetch| {
             let range = self.range(fetch);
             let len = (range.end - range.start) as usize;

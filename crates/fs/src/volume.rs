@@ -14,6 +14,7 @@ mod background;
 mod clean_ahead;
 mod cleaning;
 mod commit;
+mod copying;
 mod discard;
 mod drive;
 mod emptying;
@@ -38,6 +39,7 @@ mod upkeep;
 mod vacating;
 mod xattrs;
 
+pub use copying::Copying;
 pub use discard::Trimmed;
 pub(crate) use drive::{TRIES, load_groups};
 pub use emptying::Cleaned;

@@ -7,8 +7,8 @@ use loamfs_device::{
 use loamfs_format::superblock::{DeviceKind, PROBES, SIZE};
 use loamfs_fs::members::{Candidate, join};
 use loamfs_fs::{
-    Env, Error, LogError, MkfsOptions, NewDevice, NewInode, OpenOptions, ROOT_INO, Volume, grow,
-    may_join, mkfs_on,
+    Env, Error, Joining, LogError, MkfsOptions, NewDevice, NewInode, OpenOptions, Purpose,
+    ROOT_INO, Volume, grow, mkfs_on,
 };
 use std::sync::Arc;
 
@@ -283,16 +283,14 @@ fn whether_a_device_may_join_is_known_before_it_is_written() {
     };
     let env = Env::fixed(7);
     let little = new(1 << 20);
-    let refused = may_join(
-        &first,
-        &others,
-        (&candidate(&little), DeviceKind::Slow),
-        &env,
-    );
+    let ask = |new: &Candidate| {
+        let asked = Joining::ask(&first, &others, (new, Purpose::Slow), &env);
+        asked.map(drop)
+    };
+    let refused = ask(&candidate(&little));
     assert!(matches!(refused, Err(Error::Options(_))), "{refused:?}");
     let enough = new(64 << 20);
-    let join = (&candidate(&enough), DeviceKind::Slow);
-    may_join(&first, &others, join, &env).unwrap();
+    ask(&candidate(&enough)).unwrap();
     // The first checkpoint's summary, and its copy: the volume is damaged.
     for offset in [64 << 10, 8 << 20] {
         let sb = stand.ssd.peek(offset, SIZE).unwrap();
@@ -301,7 +299,7 @@ fn whether_a_device_may_join_is_known_before_it_is_written() {
         let at = addr * u64::from(fragment);
         stand.ssd.poke(at, &vec![0; 64 << 10]).unwrap();
     }
-    let refused = may_join(&first, &others, join, &env);
+    let refused = ask(&candidate(&enough));
     assert!(matches!(refused, Err(Error::Log(_))), "{refused:?}");
     for device in [little, enough] {
         assert_eq!(device.peek(0, 8192).unwrap(), [7; 8192]);

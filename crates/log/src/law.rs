@@ -99,6 +99,11 @@ pub trait Rules: Debug + Send + Sync {
         true
     }
 
+    /// A new copy has everything before a superblock says that it is there.
+    fn copies_before_saying(&self) -> bool {
+        true
+    }
+
     // ---- rule 15: changes of a volume's devices -------------------------------------------------------------------------
 
     /// A device that joins says whose it is before the table names it.

@@ -71,7 +71,8 @@ fn copied(one: &Known) -> Option<Known> {
     let device: Arc<dyn Device> = Arc::new(JoinedDevice::new(vec![copy]).ok()?);
     let sb = superblocks::find(device.as_ref()).ok()?.newest;
     let name = format!("the copy of device {} on {}", sb.device, one.name);
-    (sb.uuid == one.sb.uuid && sb.leads()).then_some(Known {
+    // One that was given up says so, also where its device has not heard of that.
+    (sb.uuid == one.sb.uuid && sb.leads() && sb.copy().is_some()).then_some(Known {
         name,
         device,
         sb,
@@ -149,9 +150,9 @@ fn put_together(
     }
 }
 
-/// Gives the device that leads its second place, if the other one is there.
+/// Gives the device that leads its second place, if it has one or could, and the other one is there.
 pub fn stand_twice(members: &mut [Member], leads: &Superblock) {
-    let Some((holder, at)) = leads.copy() else {
+    let Some((holder, at)) = leads.place_for_copy() else {
         return;
     };
     let place = leads.devices.iter().position(|entry| entry == holder);
@@ -159,7 +160,8 @@ pub fn stand_twice(members: &mut [Member], leads: &Superblock) {
     if let Some(other) = other.filter(|other| !other.is_missing())
         && let Some(first) = members.first_mut()
     {
-        *first = first.clone().with_copy(&other, at);
+        let stand = leads.copy().is_some();
+        *first = first.clone().with_copy(&other, at, stand);
     }
 }
 

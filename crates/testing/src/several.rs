@@ -9,9 +9,11 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use loamfs_device::{Device, DeviceError, Image, MemoryDevice};
-use loamfs_format::superblock::{DeviceKind, DeviceState, Superblock};
+use loamfs_format::superblock::{DeviceState, Superblock};
 use loamfs_fs::members::{Candidate, has_left, is_member, join, join_those_in, wipe};
-use loamfs_fs::{Error, LogError, MkfsOptions, add, grow, remove_emptied, shrink, superblocks};
+use loamfs_fs::{
+    Error, LogError, MkfsOptions, Purpose, add, grow, remove_emptied, shrink, superblocks,
+};
 
 use crate::geometry::Geometry;
 use crate::loam::{Loam, check_device, format_env, options_of};
@@ -114,7 +116,7 @@ impl Several {
                     .filter(|other| other.name != new.name)
                     .cloned()
                     .collect();
-                add(first, &others, (&new, DeviceKind::Slow), &env)?;
+                add(first, &others, (&new, Purpose::Slow), &env)?;
             }
             Change::Remove => {
                 remove_emptied(first, others, &env)?;

@@ -10,8 +10,8 @@ use loamfs_device::{
 use loamfs_format::superblock::DeviceKind;
 use loamfs_fs::members::{Candidate, join, join_without};
 use loamfs_fs::{
-    Durability, Env, Error, LogError, MkfsOptions, NewDevice, OpenOptions, ROOT_INO, Volume,
-    mkfs_on, remove_missing, replace_missing,
+    Durability, Env, Error, LogError, MkfsOptions, NewDevice, OpenOptions, Purpose, ROOT_INO,
+    Replacing, Volume, mkfs_on, remove_missing,
 };
 use loamfs_testing::files::{content, get, put};
 use loamfs_testing::without::Without;
@@ -274,7 +274,7 @@ fn a_new_fast_device_gets_all_that_the_copy_has() {
     image.clear(0, FAST).unwrap();
     let replace = |parts: &Parts| {
         let (slow, new) = (parts.candidate(1), parts.candidate(0));
-        replace_missing(&slow, &[], &new, &Env::fixed(9))
+        Replacing::ask(&slow, &[], &new).and_then(|ready| ready.replace(&Env::fixed(9)))
     };
     let parts = Parts::of(image);
     replace(&parts).unwrap();
@@ -300,13 +300,14 @@ fn a_new_fast_device_gets_all_that_the_copy_has() {
         device: Arc::new(MemoryDevice::new(FAST / 2)),
     };
     let slow = parts.candidate(1);
-    let refused = replace_missing(&slow, &[], &small, &Env::fixed(9)).unwrap_err();
+    let refused = Replacing::ask(&slow, &[], &small).map(drop).unwrap_err();
     assert!(
         refused
             .to_string()
             .contains("must hold what the missing device held")
     );
-    let refused = replace_missing(&slow, &[parts.candidate(0)], &small, &Env::fixed(9));
+    let there = [parts.candidate(0)];
+    let refused = Replacing::ask(&slow, &there, &small).map(drop);
     assert!(matches!(refused, Err(Error::Options(_))), "{refused:?}");
 }
 
@@ -347,6 +348,201 @@ fn a_volume_is_written_with_both_copies_or_goes_on_without_the_one_that_is_missi
             volume.close().unwrap();
         }
     }
+}
+
+/// Whether the slow device alone has what was promised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Alone {
+    Has,
+    /// It has, or is refused.
+    May,
+    Refused,
+}
+
+/// A volume of which the copy is given up and made again while it is used: what was promised when, and from how many requests on
+/// which of the devices has it.
+struct Changing {
+    promises: Promises,
+    alone: Vec<(usize, Alone)>,
+}
+
+impl Changing {
+    fn of(parts: &Parts, without: &Without) -> Changing {
+        let volume = open(parts, There::Both, without).unwrap();
+        let now = || parts.recorder.event_count();
+        let mut contents = Contents::new();
+        let mut promises = vec![(now(), contents.clone())];
+        let mut step = 0;
+        let mut write = || {
+            let (name, bytes) = (format!("f{}", step % 4), content(3_000, step));
+            if contents.remove(&name).is_some() {
+                volume.unlink(ROOT_INO, name.as_bytes()).unwrap();
+            }
+            put(&volume, &name, &bytes).unwrap();
+            contents.insert(name, bytes);
+            volume.sync().unwrap();
+            promises.push((now(), contents.clone()));
+            step += 1;
+        };
+        let mut alone = vec![(0, Alone::Has)];
+        write();
+        alone.push((now(), Alone::May));
+        volume.upkeep().copying().give_up().unwrap();
+        alone.push((now(), Alone::Refused));
+        write();
+        write();
+        // Somebody thinks better of it.
+        let made = volume.upkeep().copying().make(|_| false);
+        assert!(!made.unwrap());
+        write();
+        alone.push((now(), Alone::May));
+        let made = volume.upkeep().copying().make(|_| {
+            write();
+            true
+        });
+        assert!(made.unwrap());
+        alone.push((now(), Alone::Has));
+        write();
+        write();
+        Changing { promises, alone }
+    }
+
+    /// What may become of the volume if power fails behind so many requests.
+    fn survives(&self, image: &Image, count: usize) -> Result<(), String> {
+        let parts = Parts::of(image.clone());
+        let fast = open(&parts, There::Fast, &Without::default());
+        let fast = fast.map_err(|error| format!("the fast one alone: {error}"))?;
+        holds(&fast, &self.promises, count, There::Fast)
+            .map_err(|wrong| format!("the fast one alone: {wrong}"))?;
+        let expected = self.alone.iter().rfind(|(from, _)| *from <= count);
+        let expected = expected.map_or(Alone::Has, |(_, expected)| *expected);
+        match (join_without(&parts.candidate(1), &[]), expected) {
+            (Err(_), Alone::May | Alone::Refused) => Ok(()),
+            (Err(error), Alone::Has) => Err(format!("the slow one alone: {error}")),
+            (Ok(_), Alone::Refused) => Err("the slow one alone has an old state".into()),
+            (Ok(_), Alone::Has | Alone::May) => {
+                let slow = open(&parts, There::Slow, &Without::default());
+                let slow = slow.map_err(|error| format!("the slow one alone: {error}"))?;
+                if let Some(loss) = slow.info().loss {
+                    return Err(format!("the slow one alone: {loss}"));
+                }
+                holds(&slow, &self.promises, count, There::Slow)
+                    .map_err(|wrong| format!("the slow one alone: {wrong}"))
+            }
+        }
+    }
+
+    /// Goes through crashes, each followed by a recovery in which the copy is made.
+    fn explore(&self, parts: &Parts) -> Result<usize, String> {
+        let mut states = 0;
+        for count in self.promises[0].0..=parts.recorder.event_count() {
+            for (index, keep) in KEPT.into_iter().enumerate() {
+                let told = |wrong: String| format!("{count} requests, kept {keep:?}: {wrong}");
+                let image = crashed(&parts.recorder, count, keep);
+                self.survives(&image, count).map_err(told)?;
+                states += 1;
+                if count % (2 * KEPT.len()) != index {
+                    continue;
+                }
+                let again = Parts::of(image);
+                let opened = open(&again, There::Both, &Without::default());
+                let volume = opened.map_err(|error| told(error.to_string()))?;
+                holds(&volume, &self.promises, count, There::Both).map_err(told)?;
+                let made = volume.upkeep().copying().make(|_| true);
+                assert!(made.map_err(|error| told(error.to_string()))?);
+                volume.close().unwrap();
+                let report = check(&again.joined(There::Both), &mut Options::default());
+                if !report.is_clean() {
+                    return Err(told(report.to_string()));
+                }
+                let promises = vec![self.promises[0].clone()];
+                let promises = [promises, self.promises.clone()].concat();
+                survives(&again.recorder.image(), &promises, count).map_err(told)?;
+            }
+        }
+        Ok(states)
+    }
+}
+
+#[test]
+fn a_copy_comes_and_goes_while_the_volume_is_used() {
+    let parts = Parts::made();
+    let changing = Changing::of(&parts, &Without::default());
+    assert!(changing.explore(&parts).unwrap() > 500);
+}
+
+#[test]
+fn a_copy_that_is_said_to_be_there_before_it_has_everything_is_noticed() {
+    let parts = Parts::made();
+    let without = Without::clauses("copy-said-early");
+    let changing = Changing::of(&parts, &without);
+    println!("{}", changing.explore(&parts).unwrap_err());
+    assert_eq!(without.unreached(), [""; 0]);
+}
+
+/// A device that joins has room for the copy; without it there is none, nor on a volume that has no fast device.
+#[test]
+fn a_device_that_joins_can_have_the_copy() {
+    let devices = [16 << 20, 40 << 20, 80 << 20].map(|len| Arc::new(MemoryDevice::new(len)));
+    let candidate = |index: usize| Candidate {
+        name: format!("disk{index}"),
+        device: Arc::clone(&devices[index]) as _,
+    };
+    let new = |index: usize, kind| NewDevice {
+        device: Arc::clone(&devices[index]) as _,
+        kind,
+    };
+    let make = |volume: &Volume| volume.upkeep().copying().make(|_| true);
+    let opened = |device| Volume::open(device, &OpenOptions::default(), Env::fixed(4)).unwrap();
+    let [first, second, third] = [0, 1, 2].map(candidate);
+    let kinds = [new(0, DeviceKind::Slow), new(1, DeviceKind::Slow)];
+    mkfs_on(&kinds, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
+    let join_third = |purpose| {
+        let others = std::slice::from_ref(&second);
+        loamfs_fs::add(&first, others, (&third, purpose), &Env::fixed(3))
+    };
+    let refused = join_third(Purpose::Copy).unwrap_err();
+    assert!(refused.to_string().contains("one fast device"), "{refused}");
+    let kinds = [new(0, DeviceKind::Fast), new(1, DeviceKind::Slow)];
+    mkfs_on(&kinds, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
+    let volume = opened(join(&first, std::slice::from_ref(&second)).unwrap());
+    let small = content(3_000, 1);
+    put(&volume, "small", &small).unwrap();
+    let refused = make(&volume).unwrap_err();
+    assert!(
+        refused.to_string().contains("device add --copy"),
+        "{refused}"
+    );
+    volume.close().unwrap();
+    let (before, after) = join_third(Purpose::Copy).unwrap();
+    assert!(
+        after > before && after - before == 48 << 20,
+        "{before} {after}"
+    );
+    let others = [second, third];
+    let volume = opened(join(&first, &others).unwrap());
+    assert!(make(&volume).unwrap());
+    put(&volume, "later", &small).unwrap();
+    volume.sync().unwrap();
+    // A crash, and the fast device is gone.
+    drop(volume);
+    let [second, third] = &others;
+    let device = join_without(third, std::slice::from_ref(second)).unwrap();
+    let options = OpenOptions {
+        read_only: true,
+        ..OpenOptions::default()
+    };
+    let volume = Volume::open(device, &options, Env::fixed(5)).unwrap();
+    assert_eq!(get(&volume, "small").unwrap(), small);
+    assert_eq!(get(&volume, "later").unwrap(), small);
+    // Without the copy its device may leave.
+    let volume = opened(join(&first, &others).unwrap());
+    assert!(volume.upkeep().leave(2).is_err());
+    volume.upkeep().copying().give_up().unwrap();
+    volume.upkeep().leave(2).unwrap();
+    let refused = make(&volume).unwrap_err();
+    assert!(matches!(refused, Error::Options(_)), "{refused}");
+    volume.close().unwrap();
 }
 
 /// What rotted in one place is read in the other, and a scrub writes it anew.
@@ -420,7 +616,7 @@ fn what_would_leave_a_part_of_the_log_without_a_copy_is_refused() {
     let volume = open(&parts, There::Both, &Without::default()).unwrap();
     let refused = volume.upkeep().leave(1).unwrap_err();
     assert!(
-        refused.to_string().contains("second copy of the log"),
+        refused.to_string().contains("give that up first"),
         "{refused}"
     );
     volume.close().unwrap();
@@ -429,17 +625,19 @@ fn what_would_leave_a_part_of_the_log_without_a_copy_is_refused() {
         device: Arc::new(MemoryDevice::new(2 << 20)),
     };
     let (slow, fast) = (parts.candidate(1), parts.candidate(0));
-    let add = |kind| {
+    let add = |purpose| {
         loamfs_fs::add(
             &slow,
             std::slice::from_ref(&fast),
-            (&new, kind),
+            (&new, purpose),
             &Env::fixed(3),
         )
     };
-    let refused = add(DeviceKind::Fast).unwrap_err();
+    let refused = add(Purpose::Fast).unwrap_err();
     assert!(refused.to_string().contains("stands twice"), "{refused}");
-    add(DeviceKind::Slow).unwrap();
+    let refused = add(Purpose::Copy).unwrap_err();
+    assert!(refused.to_string().contains("already"), "{refused}");
+    add(Purpose::Slow).unwrap();
     let alone: Arc<dyn Device> = Arc::new(MemoryDevice::new(8 << 20));
     let one = [NewDevice {
         device: Arc::clone(&alone),

@@ -8,7 +8,7 @@ use loamfs_device::{Device, Image, MemoryDevice, RecordingDevice};
 use loamfs_format::superblock::DeviceKind;
 use loamfs_fs::members::{Candidate, has_left, join, join_those_in};
 use loamfs_fs::{
-    Env, Error, MkfsOptions, NewDevice, OpenOptions, Volume, add, grow, mkfs, mkfs_on,
+    Env, Error, MkfsOptions, NewDevice, OpenOptions, Purpose, Volume, add, grow, mkfs, mkfs_on,
     remove_emptied, superblocks,
 };
 use loamfs_testing::crashes::crashes;
@@ -74,7 +74,7 @@ impl Parts {
         add(
             &self.candidate(0),
             others,
-            (&new, DeviceKind::Slow),
+            (&new, Purpose::Slow),
             &Env::fixed(3),
         )
     }
@@ -230,7 +230,7 @@ fn devices_join_one_after_the_other_and_what_cannot_is_refused() {
     let refused = add(
         &parts.candidate(0),
         &parts.candidates()[1..],
-        (&small, DeviceKind::Slow),
+        (&small, Purpose::Slow),
         &Env::fixed(3),
     );
     assert!(

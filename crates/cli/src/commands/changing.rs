@@ -4,6 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::thread;
 use std::time::Duration;
 
+use loamfs_fs::Purpose;
 use loamfs_fuse::MountEntry;
 
 use super::info;
@@ -52,11 +53,11 @@ pub fn shrink(entry: &MountEntry, bytes: u64) -> Result<Report, Failure> {
 /// Why it cannot be done; then nothing has changed.
 pub fn add(
     entry: &MountEntry,
-    fast: bool,
+    purpose: Purpose,
     device: BorrowedFd<'_>,
     has_joined: impl Fn(&Report) -> bool,
 ) -> Result<Report, Failure> {
-    let request = Request::Change(Change::Add { fast });
+    let request = Request::Change(Change::Add(purpose));
     let ask = || control::ask_with(entry, &request, &[device]);
     until_changed(entry, ask, |report| match has_joined(report) {
         true => Some(Ok(())),

@@ -11,10 +11,11 @@ use loamfs_console::size::human;
 use loamfs_device::{Device, FileDevice, FileOptions, Mode};
 use loamfs_format::superblock::DeviceKind;
 use loamfs_fs::members::{Candidate, has_left, join, wipe};
-use loamfs_fs::{Env, LogError, OpenOptions, Volume};
+use loamfs_fs::{Env, LogError, OpenOptions, Purpose, Volume};
 use loamfs_fuse::MountEntry;
 use serde_json::{Value, json};
 
+mod copying;
 mod missing;
 
 use super::mkfs::refuse_mounted;
@@ -46,6 +47,8 @@ enum Action {
     Remove,
     /// Add the second device, and remove the first one.
     Replace,
+    /// Have what the fast device holds stand on another one too (`each`), or not (`none`).
+    Copy,
 }
 
 /// What people type.
@@ -61,6 +64,10 @@ Examples:
       From one disk to another; what is interrupted goes on when it is typed again.
   loamfs device remove --cancel /mnt /dev/sdb
       It is to stay after all.
+  loamfs device add --copy /mnt /dev/sdc
+      More room, and what the fast device holds stands on /dev/sdc too: losing either loses nothing of it.
+  loamfs device copy /mnt none
+      It is to stand on the fast device alone, so that syncs are as fast as that. The room stays: `each` makes it anew.
   loamfs device remove --missing /dev/sda
       What would be lost without the device that is not there any more; with --force it is given up.
   loamfs device replace --missing /dev/sda /dev/nvme1n1p3
@@ -80,12 +87,16 @@ pub struct DeviceArgs {
     /// A device or image file of the volume, or the directory on which it is mounted.
     #[arg(add = ArgValueCompleter::new(mounted))]
     volume: PathBuf,
-    /// The device to add or remove, which may be given by its number; to replace, the old one and the new one.
+    /// The device to add or remove, which may be given by its number; to replace, the old one and the new one; to copy, `each` or `none`.
     #[arg(value_name = "DEVICE")]
     devices: Vec<PathBuf>,
     /// The new device is for the log and small files. It is the only copy of what is there. Default: as what it replaces.
     #[arg(long)]
     fast: bool,
+    /// The new device has room for a copy of what the fast device holds, beside its own bytes, and gets it. A sync waits for both from then
+    /// on.
+    #[arg(long, conflicts_with = "fast")]
+    copy: bool,
     /// Overwrite what the new device seems to hold; with --missing, give up what stood on it.
     #[arg(long, short)]
     force: bool,
@@ -112,11 +123,14 @@ impl DeviceArgs {
         match (self.action, self.devices.as_slice()) {
             (Action::List, []) => self.list(),
             (Action::Add, [new]) => {
-                let kind = self.kind(None);
+                let purpose = self.purpose(None);
                 let sizes = match mounts::find(&self.volume) {
-                    Some(entry) => self.add_mounted(&entry, new, kind)?,
-                    None => self.add(&info::report(&self.volume)?, new, kind)?,
+                    Some(entry) => self.add_mounted(&entry, new, purpose)?,
+                    None => self.add(&info::report(&self.volume)?, new, purpose)?,
                 };
+                if self.copy {
+                    self.make_copy(true, &self.named_with(new))?;
+                }
                 self.say(&format!("added {}", shown_path(new)), sizes)
             }
             (Action::Remove, []) if self.missing => self.remove_missing(),
@@ -129,12 +143,15 @@ impl DeviceArgs {
                 self.say(&format!("removed {}", shown_path(old)), sizes)
             }
             (Action::Replace, [old, new]) => self.replace(old, new),
+            (Action::Copy, [how]) if how.as_os_str() == "each" => self.set_copy(true),
+            (Action::Copy, [how]) if how.as_os_str() == "none" => self.set_copy(false),
             (action, _) => {
                 let words = match action {
                     Action::List => "`list` takes the volume alone",
                     Action::Add => "name the volume, and the device to add",
                     Action::Remove => "name the volume, and the device to remove",
                     Action::Replace => "name the volume, the old device and the new one",
+                    Action::Copy => "name the volume, and `each` or `none`",
                 };
                 Err(Failure::usage(words))
             }
@@ -147,7 +164,7 @@ impl DeviceArgs {
         let fits = match self.action {
             Action::Remove => self.devices.is_empty() && !self.cancel,
             Action::Replace => self.devices.len() == 1,
-            Action::List | Action::Add => false,
+            Action::List | Action::Add | Action::Copy => false,
         };
         if self.missing && !fits {
             return Err(Failure::usage(
@@ -157,6 +174,11 @@ impl DeviceArgs {
         if self.fast && !adds || self.force && !adds && !self.missing {
             return Err(Failure::usage(
                 "--fast and --force are for a device that is added",
+            ));
+        }
+        if self.copy && self.action != Action::Add {
+            return Err(Failure::usage(
+                "--copy goes with `add` alone; `loamfs device copy VOLUME each` makes a copy where there is room",
             ));
         }
         match self.cancel && self.action != Action::Remove {
@@ -188,7 +210,15 @@ impl DeviceArgs {
         let entry = mounts::find(&self.volume);
         let report = info::report(entry.as_ref().map_or(&self.volume, |entry| &entry.path))?;
         let number = number(&report, old)?;
-        let kind = self.kind(report.device_numbered(number).as_ref());
+        let device = report.device_numbered(number);
+        let purpose = self.purpose(device.as_ref());
+        // Before the other one joins.
+        if device.is_some_and(|device| device["has_copy"] == true) {
+            return Err(Failure::usage(format!(
+                "{} has the copy of what the fast device holds; give that up first, by `loamfs device copy VOLUME none`",
+                shown_path(old)
+            )));
+        }
         if member_of(&report, new) == Some(number) {
             return Err(Failure::usage(format!(
                 "{} is the device that is to be replaced; name another one",
@@ -198,8 +228,8 @@ impl DeviceArgs {
         // Added by a command that was interrupted.
         let before = match (member_of(&report, new), &entry) {
             (Some(_), _) => report.bytes(),
-            (None, Some(entry)) => self.add_mounted(entry, new, kind)?.0,
-            (None, None) => self.add(&report, new, kind)?.0,
+            (None, Some(entry)) => self.add_mounted(entry, new, purpose)?.0,
+            (None, None) => self.add(&report, new, purpose)?.0,
         };
         let (_, after) = match &entry {
             Some(entry) => self.remove_mounted(entry, number)?,
@@ -220,21 +250,22 @@ impl DeviceArgs {
     }
 
     /// What a new device is for.
-    fn kind(&self, old: Option<&Value>) -> DeviceKind {
+    fn purpose(&self, old: Option<&Value>) -> Purpose {
         let was_fast = old.is_some_and(|old| old["kind"] == DeviceKind::Fast.name());
         match self.fast || was_fast {
-            true => DeviceKind::Fast,
-            false => DeviceKind::Slow,
+            true => Purpose::Fast,
+            false if self.copy => Purpose::Copy,
+            false => Purpose::Slow,
         }
     }
 
     // ---- adding ------------------------------------------------------------------------------------------------
 
-    fn add(&self, report: &Report, new: &Path, kind: DeviceKind) -> Result<(u64, u64), Failure> {
+    fn add(&self, report: &Report, new: &Path, purpose: Purpose) -> Result<(u64, u64), Failure> {
         let device = self.open_new(new, report)?;
         let (first, others) = self.candidates(members::named())?;
         let new = candidate(new, device);
-        members::add(&first, &others, (&new, kind))
+        members::add(&first, &others, (&new, purpose))
             .map_err(|error| Failure::volume(&self.volume, &error))
     }
 
@@ -244,13 +275,12 @@ impl DeviceArgs {
         &self,
         entry: &MountEntry,
         new: &Path,
-        kind: DeviceKind,
+        purpose: Purpose,
     ) -> Result<(u64, u64), Failure> {
         let report = info::report(&entry.path)?;
         let device = self.open_new(new, &report)?;
-        let fast = kind == DeviceKind::Fast;
         let has_joined = |report: &Report| member_of(report, new).is_some();
-        let after = changing::add(entry, fast, device.as_fd(), has_joined)?;
+        let after = changing::add(entry, purpose, device.as_fd(), has_joined)?;
         Ok((report.bytes(), after.bytes()))
     }
 

@@ -4,14 +4,13 @@
 //! The supervisor keeps the change until a successor has said that it is done, so that it is begun anew if that dies. Each may be
 //! carried out twice.
 
+use loamfs_fs::Purpose;
+
 /// A change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A device joins, which the supervisor keeps; whether it is a fast one.
-    Add {
-        /// It is for the log.
-        fast: bool,
-    },
+    /// A device joins, which the supervisor keeps, and what it is for.
+    Add(Purpose),
     /// Devices that are to leave, and are empty, leave.
     Remove,
     /// The volume takes all that its devices have, or so many bytes.
@@ -24,8 +23,9 @@ impl Change {
     /// As packets and requests have it.
     pub fn words(self) -> String {
         match self {
-            Self::Add { fast: true } => "add fast".to_owned(),
-            Self::Add { fast: false } => "add slow".to_owned(),
+            Self::Add(Purpose::Fast) => "add fast".to_owned(),
+            Self::Add(Purpose::Slow) => "add slow".to_owned(),
+            Self::Add(Purpose::Copy) => "add copy".to_owned(),
             Self::Remove => "remove empty".to_owned(),
             Self::Grow(None) => "grow all".to_owned(),
             Self::Grow(Some(bytes)) => format!("grow {bytes}"),
@@ -36,8 +36,9 @@ impl Change {
     /// What words say.
     pub fn parse(words: &str) -> Option<Self> {
         Some(match words.split_once(' ')? {
-            ("add", "fast") => Self::Add { fast: true },
-            ("add", "slow") => Self::Add { fast: false },
+            ("add", "fast") => Self::Add(Purpose::Fast),
+            ("add", "slow") => Self::Add(Purpose::Slow),
+            ("add", "copy") => Self::Add(Purpose::Copy),
             ("remove", "empty") => Self::Remove,
             ("grow", "all") => Self::Grow(None),
             ("grow", bytes) => Self::Grow(Some(bytes.parse().ok()?)),
@@ -57,8 +58,9 @@ mod tests {
     #[test]
     fn changes_are_read_as_they_were_written() {
         for change in [
-            Change::Add { fast: true },
-            Change::Add { fast: false },
+            Change::Add(Purpose::Fast),
+            Change::Add(Purpose::Slow),
+            Change::Add(Purpose::Copy),
             Change::Remove,
             Change::Grow(None),
             Change::Grow(Some(1 << 40)),

@@ -28,6 +28,8 @@
 //! - `leave DEVICE`: `progress DONE TOTAL` now and then, in MiB; the daemon ends when the device is empty, and the next one takes it
 //!   out; it goes on if the client hangs up;
 //! - `stay DEVICE`: `done` when a device does not leave any more;
+//! - `copy each`, `copy none`: `progress DONE TOTAL` now and then, in MiB; `done` when what the leading device holds stands twice, or once;
+//!   a copy that is not whole is given up if the client hangs up;
 //! - `change WORDS`, of [`super::change`], with the descriptor of a device that is to join: the same, and the next one changes the
 //!   devices first;
 //! - `wait`: `waiting`, then `done` and all requests to the device as JSON when the daemon is about to exit, the volume
@@ -119,6 +121,8 @@ pub enum Request {
     Leave(u32),
     /// Take that back.
     Stay(u32),
+    /// Have what the leading device holds stand twice, or once.
+    Copy(bool),
     /// Move what stands behind so many bytes, and make way for one that makes the volume so small.
     Shrink(u64),
     /// Make way for one that changes the devices.
@@ -158,6 +162,8 @@ impl Request {
             Self::Upgrade => "upgrade".to_owned(),
             Self::Leave(device) => format!("leave {device}"),
             Self::Stay(device) => format!("stay {device}"),
+            Self::Copy(true) => "copy each".to_owned(),
+            Self::Copy(false) => "copy none".to_owned(),
             Self::Shrink(bytes) => format!("shrink {bytes}"),
             Self::Change(change) => format!("change {}", change.words()),
             Self::Atime(rule) => {
@@ -220,6 +226,11 @@ impl Request {
             "upgrade" => Self::Upgrade,
             "leave" => Self::Leave(rest.parse().ok()?),
             "stay" => Self::Stay(rest.parse().ok()?),
+            "copy" => match rest {
+                "each" => Self::Copy(true),
+                "none" => Self::Copy(false),
+                _ => return None,
+            },
             "shrink" => Self::Shrink(rest.parse().ok()?),
             "change" => Self::Change(Change::parse(rest)?),
             "atime" => {
@@ -676,6 +687,7 @@ impl Waiter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use loamfs_fs::Purpose;
 
     struct Nobody;
 
@@ -741,7 +753,9 @@ mod tests {
             Request::Freeze,
             Request::Thaw,
             Request::Upgrade,
-            Request::Change(Change::Add { fast: true }),
+            Request::Change(Change::Add(Purpose::Fast)),
+            Request::Copy(true),
+            Request::Copy(false),
             Request::Leave(3),
             Request::Shrink(1 << 30),
             Request::Stay(0),
@@ -770,6 +784,8 @@ mod tests {
             "scrub",
             "scrub start 5",
             "trim 1 2",
+            "copy",
+            "copy all",
             "frobnicate",
         ] {
             assert_eq!(Request::parse(line), None, "{line}");

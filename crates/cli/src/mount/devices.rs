@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use loamfs_device::{Device, FileDevice};
-use loamfs_format::superblock::{DeviceKind, Superblock};
+use loamfs_format::superblock::Superblock;
 use loamfs_fs::members::{self, Candidate, join_those_in};
-use loamfs_fs::{Env, Error, LogError, superblocks};
+use loamfs_fs::{Env, Error, LogError, Purpose, superblocks};
 
 use super::change::Change;
 use super::keep::What;
@@ -36,10 +36,7 @@ impl Devices<'_> {
     /// Why it cannot be; then nothing has changed.
     pub fn change(&self, change: Change) -> Result<(), Failure> {
         let changed = match change {
-            Change::Add { fast } => self.add(match fast {
-                true => DeviceKind::Fast,
-                false => DeviceKind::Slow,
-            }),
+            Change::Add(purpose) => self.add(purpose),
             Change::Remove => {
                 let (first, others) = self.candidates(&[]);
                 loamfs_fs::remove_emptied(&first, &others, &Env::system()).map(drop)
@@ -54,7 +51,7 @@ impl Devices<'_> {
         changed.map_err(|error| Failure::volume(self.named.0, &error))
     }
 
-    fn add(&self, kind: DeviceKind) -> Result<(), Error> {
+    fn add(&self, purpose: Purpose) -> Result<(), Error> {
         let table = self.table()?;
         let Some((path, new)) = self.joining.first() else {
             return Err(Error::Options("there is no device to add".into()));
@@ -64,7 +61,7 @@ impl Devices<'_> {
         }
         let new = candidate(path, Arc::clone(new));
         let (first, others) = self.candidates(&[]);
-        crate::members::add(&first, &others, (&new, kind)).map(drop)
+        crate::members::add(&first, &others, (&new, purpose)).map(drop)
     }
 
     /// The other devices of the volume as it is now; those that have left it say nothing of it any more. The supervisor keeps no

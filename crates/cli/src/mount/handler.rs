@@ -124,6 +124,7 @@ impl Answers for ControlHandler {
                 self.state.emptier().start();
                 stays?
             }
+            Request::Copy(each) => self.copy(&volume, *each, out)?,
             Request::Shrink(bytes) => self.shrink(&volume, *bytes, out)?,
             Request::Change(change) => {
                 (self.make_way)(&volume, Succession::Change(*change, descriptors))?;
@@ -223,16 +224,24 @@ impl ControlHandler {
     /// Moves what stands behind so many bytes as long as the client listens, then makes way for one that makes the volume so small.
     fn shrink(&self, volume: &Volume, bytes: u64, out: &mut dyn Write) -> Result<String, String> {
         (self.make_way)(volume, Succession::Asked)?;
-        let mut most = 0;
-        let cleared = volume.upkeep().clear_behind(bytes, |left| {
-            most = most.max(left);
-            is_heard(out, (most - left) >> 20, most >> 20)
-        });
+        let cleared = volume.upkeep().clear_behind(bytes, left_told(out));
         if cleared.map_err(|error| self.sentence(&error))? {
             let change = Succession::Change(Change::Shrink(bytes), Vec::new());
             (self.make_way)(volume, change).inspect_err(|_| volume.upkeep().keep_size())?;
         }
         Ok("done".to_owned())
+    }
+
+    /// Makes a copy of what the leading device holds, as long as the client listens; or gives it up.
+    fn copy(&self, volume: &Volume, each: bool, out: &mut dyn Write) -> Result<String, String> {
+        let copying = volume.upkeep().copying();
+        let copied = match each {
+            true => copying.make(left_told(out)).map(drop),
+            false => copying.give_up(),
+        };
+        copied
+            .map(|()| "done".to_owned())
+            .map_err(|error| self.sentence(&error))
     }
 
     /// What is wrong, and what to do about it.
@@ -271,6 +280,15 @@ impl ControlHandler {
         volume.clean.get_or_insert(defaults.cleaning);
         options.daemon.transport.get_or_insert_default();
         serde_json::to_string(&options.fixed()).map_err(|error| error.to_string())
+    }
+}
+
+/// Tells a client of bytes that are left, in MiB; whether it listens.
+fn left_told(out: &mut dyn Write) -> impl FnMut(u64) -> bool {
+    let mut most = 0;
+    move |left| {
+        most = most.max(left);
+        is_heard(out, (most - left) >> 20, most >> 20)
     }
 }
 

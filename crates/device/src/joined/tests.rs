@@ -86,7 +86,7 @@ fn what_stands_twice_is_written_and_flushed_in_both_places_and_read_in_either() 
     let memories = [8192, 32_768].map(|len| Arc::new(MemoryDevice::from_bytes(vec![0; len])));
     let faulty = Arc::new(FaultyDevice::new(Arc::clone(&memories[0]) as _));
     let other = Member::new("disk", Arc::clone(&memories[1]) as _, 16_384, 8192);
-    let first = Member::new("ssd", Arc::clone(&faulty) as _, 0, 8192).with_copy(&other, 4096);
+    let first = Member::new("ssd", Arc::clone(&faulty) as _, 0, 8192).with_copy(&other, 4096, true);
     let joined = JoinedDevice::new(vec![first, other]).unwrap();
     joined.flush().unwrap();
     let before = flushes(&memories);
@@ -113,6 +113,37 @@ fn what_stands_twice_is_written_and_flushed_in_both_places_and_read_in_either() 
     faulty.set_rules(Vec::new());
     joined.discard(&[(4096, 4096)]).unwrap();
     assert_eq!(memories[1].peek(8192, 1).unwrap(), [0]);
+}
+
+/// What was copied is written twice from then on; what was not yet is copied as it is by then.
+#[test]
+fn a_second_place_is_filled_step_by_step_while_the_first_is_written() {
+    let memories = [16_384, 32_768].map(|len| Arc::new(MemoryDevice::from_bytes(vec![1; len])));
+    let other = Member::new("disk", Arc::clone(&memories[1]) as _, 20_480, 8192);
+    let first = Member::new("ssd", Arc::clone(&memories[0]) as _, 0, 16_384);
+    assert!(first.copy_more(4096).is_err(), "there is no place");
+    let first = first.with_copy(&other, 4096, false);
+    let joined = JoinedDevice::new(vec![first, other]).unwrap();
+    let leads = &joined.members()[0];
+    let copied = |at: u64| memories[1].peek(4096 + at, 1).unwrap()[0];
+    memories[1].poke(4096, &[0; 16_384]).unwrap();
+    write(&joined, 0, 4096);
+    assert_eq!(copied(0), 0, "nothing stands there");
+    assert_eq!(leads.copy_more(8192).unwrap(), 8192);
+    assert_eq!([0, 4096, 8192].map(copied), [7, 1, 0]);
+    // One that reaches behind what was copied is whole in both.
+    write(&joined, 4096, 8192);
+    write(&joined, 12_288, 4096);
+    assert_eq!([4096, 8192, 12_288].map(copied), [7, 7, 0]);
+    assert!(!leads.stands_twice() && sides(&joined).unwrap().is_empty());
+    assert_eq!(leads.copy_more(1 << 20).unwrap(), 0);
+    assert_eq!(copied(12_288), 7);
+    assert!(leads.stands_twice() && sides(&joined).unwrap().len() == 2);
+    leads.forget_copy();
+    joined.discard(&[(0, 4096)]).unwrap();
+    assert_eq!((copied(0), leads.stands_twice()), (7, false));
+    assert_eq!(leads.copy_more(4096).unwrap(), 12_288);
+    assert_eq!(copied(0), 0);
 }
 
 /// What is asked of it and of a plain device.

@@ -282,6 +282,26 @@ impl Superblock {
         self.may_have_copy().then_some((entry, at))
     }
 
+    /// The device that has the copy, or before whose bytes there is room for one, and from which byte of it on. Only what one fast
+    /// device holds, which leads, can stand twice.
+    pub fn place_for_copy(&self) -> Option<(&DeviceEntry, u64)> {
+        let is_fast = |it: &&DeviceEntry| it.kind == DeviceKind::Fast;
+        let first = self.devices.first()?;
+        let lead_alone = self.devices.iter().filter(is_fast).count() == 1 && is_fast(&first);
+        if self.copy().is_some() || !lead_alone {
+            return self.copy();
+        }
+        let held = self.bytes_of(first);
+        let need = held.end - held.start;
+        let least = offsets(self.volume_bytes())[1] + SIZE as u64;
+        let room = |entry: &&DeviceEntry| {
+            let at = entry.offset.checked_sub(need);
+            entry.state == DeviceState::Present && at.is_some_and(|at| at >= least)
+        };
+        let entry = self.devices.iter().skip(1).find(room)?;
+        Some((entry, entry.offset - need))
+    }
+
     /// The groups of a device.
     pub fn groups_of(&self, device: &DeviceEntry) -> std::ops::Range<u32> {
         let end = device.extent().end().0.div_ceil(self.geometry.group_frags);

@@ -234,6 +234,23 @@ fn the_copy_of_the_leading_device_ends_where_what_its_holder_counts_begins() {
     let decoded = Superblock::decode(&sb.encode()[..]).unwrap();
     assert_eq!(decoded, sb);
     assert_eq!(decoded.copy(), Some((&sb.devices[1], 16 << 20)));
+    // It keeps its room, as long as there is one fast device, which leads.
+    assert_eq!(decoded.place_for_copy(), decoded.copy());
+    let mut room = decoded.clone();
+    room.devices[1].has_copy = false;
+    let place = Some((&room.devices[1], 16 << 20));
+    assert_eq!((room.copy(), room.place_for_copy()), (None, place));
+    let none: [fn(&mut Superblock); 4] = [
+        |sb| sb.devices[0].frags += sb.geometry.group_frags,
+        |sb| sb.devices[0].kind = DeviceKind::Slow,
+        |sb| sb.devices[1].kind = DeviceKind::Fast,
+        |sb| sb.devices[1].state = DeviceState::Leaving,
+    ];
+    for change in none {
+        let mut without = room.clone();
+        change(&mut without);
+        assert_eq!(without.place_for_copy(), None);
+    }
     let changes: [fn(&mut Superblock); 3] = [
         |sb| sb.devices[0].has_copy = true,
         |sb| sb.devices[1].offset = 16 << 20,

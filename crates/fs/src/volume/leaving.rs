@@ -9,7 +9,7 @@ use super::{Sealer, Upkeep};
 use crate::core::Core;
 use crate::error::Error;
 use loamfs_format::GroupNo;
-use loamfs_format::superblock::{DeviceEntry, DeviceState, Superblock};
+use loamfs_format::superblock::{DeviceEntry, DeviceState, RO_COMPATIBLE_COPY, Superblock};
 use loamfs_format::text::human;
 use loamfs_log::members;
 
@@ -93,7 +93,7 @@ impl Upkeep<'_> {
 
 impl Sealer<'_> {
     /// Writes the table of devices as it is in memory: to both copies of the leading device, then to the others.
-    fn say_table(&self) -> Result<(), Error> {
+    pub(super) fn say_table(&self) -> Result<(), Error> {
         self.name_in_both()?;
         let sb = self.core().sb.clone();
         Ok(members::identify(self.device(), &sb)?)
@@ -101,12 +101,12 @@ impl Sealer<'_> {
 }
 
 /// The table of devices: a view of the state.
-struct Devices<'c> {
+pub(super) struct Devices<'c> {
     core: &'c mut Core,
 }
 
 impl Core {
-    fn devices(&mut self) -> Devices<'_> {
+    pub(super) fn devices(&mut self) -> Devices<'_> {
         Devices { core: self }
     }
 }
@@ -130,7 +130,7 @@ impl Devices<'_> {
                 "device {device} leads the volume: its superblocks are there; make a new volume without it, and copy"
             )),
             Some(index) if self.core.sb.devices[index].has_copy => refuse(format!(
-                "device {device} has the second copy of the log, which nothing else has room for; make a new volume without it, and copy"
+                "device {device} has the copy of what the fast one holds; give that up first, by `loamfs device copy VOLUME none`"
             )),
             Some(index) => Ok(self.core.sb.devices[index]),
         }
@@ -146,16 +146,31 @@ impl Devices<'_> {
         sb
     }
 
+    /// The superblock of a volume of which a device, by its number, has the copy of the one that leads, or none has.
+    pub(super) fn with_copy(&self, holder: Option<u32>) -> Superblock {
+        let mut sb = self.core.sb.clone();
+        sb.membership_epoch = sb.membership_epoch.saturating_add(1);
+        for entry in &mut sb.devices {
+            entry.has_copy = Some(entry.device) == holder;
+        }
+        match holder {
+            Some(_) => sb.ro_compatible |= RO_COMPATIBLE_COPY,
+            None => sb.ro_compatible &= !RO_COMPATIBLE_COPY,
+        }
+        sb
+    }
+
     /// From now on the table of devices is that of another superblock.
-    fn take(&mut self, sb: &Superblock) {
+    pub(super) fn take(&mut self, sb: &Superblock) {
         self.core.sb.devices.clone_from(&sb.devices);
+        self.core.sb.ro_compatible = sb.ro_compatible;
         self.core.sb.membership_epoch = sb.membership_epoch;
         self.place_by(sb);
     }
 
     /// The table of devices is that of `before` again, of which the one that is in memory may have come to some device. It counts as a
     /// later one than that: a device that tells of a later table than the one that leads would be refused.
-    fn take_back(&mut self, before: &Superblock) {
+    pub(super) fn take_back(&mut self, before: &Superblock) {
         let epoch = match self.core.sb.membership_epoch {
             // Nobody was told anything.
             same if same == before.membership_epoch => same,

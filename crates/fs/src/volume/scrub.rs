@@ -326,15 +326,15 @@ impl Scrub<'_> {
         };
         let checkpoint = self.volume.core().checkpoints.last();
         let law = law::of_log(&self.engine().law);
-        for device in self.engine().reader.places().map(AsRef::as_ref) {
+        for device in self.engine().reader.places() {
             for at in superblock::offsets(sb.volume_bytes()) {
                 done.bytes += superblock::SIZE as u64;
-                if let Err(error) = read_copy(device, at) {
+                if let Err(error) = read_copy(device.as_ref(), at) {
                     let addr = FragAddr(at / u64::from(sb.geometry.fragment_size));
                     done.damaged.push(lost(addr, error));
                 }
             }
-            let chain = verify_chain(device, &sb, &law, &checkpoint, last);
+            let chain = verify_chain(device.as_ref(), &sb, &law, &checkpoint, last);
             if let Err((addr, cause)) = chain {
                 let error = LogError::Summary { addr, cause };
                 done.damaged.push(lost(addr, error.into()));

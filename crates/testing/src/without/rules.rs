@@ -121,6 +121,10 @@ impl log::Rules for Broken {
         self.without.only_with("rejoin-late", true)
     }
 
+    fn copies_before_saying(&self) -> bool {
+        self.without.only_with("copy-said-early", true)
+    }
+
     fn joins_before_table(&self) -> bool {
         self.without.only_with("table-before-joining", true)
     }

@@ -1,0 +1,126 @@
+//! A copy of what the leading device holds, which comes or goes while the volume is used (rule 15).
+//!
+//! It comes step by step: what was copied is written in both places from then on ([`loamfs_device::Member::copy_more`]). When all was, the
+//! superblocks say so, and no sooner. It goes the other way round: they say that there is none, and then one place is written. A crash in
+//! between leaves a volume with a copy that has everything, or without one.
+
+use super::{Sealer, Upkeep};
+use crate::error::Error;
+use crate::law;
+use loamfs_device::Member;
+
+/// Bytes that are copied at once: who writes to the leading device waits for that.
+const STEP: u64 = 1 << 20;
+
+/// The copy of what the leading device holds.
+#[derive(Debug, Clone, Copy)]
+pub struct Copying<'v>(Upkeep<'v>);
+
+impl<'v> Upkeep<'v> {
+    /// The copy of what the leading device holds.
+    pub fn copying(self) -> Copying<'v> {
+        Copying(self)
+    }
+}
+
+impl Copying<'_> {
+    /// Makes one where there is room, and returns when it has all, and all superblocks say so. From then on a sync waits for both places. `tell`
+    /// is told now and then how many bytes are left, and says whether to go on; after `false` and errors there is none.
+    ///
+    /// # Errors
+    /// [`Error::Options`] in words for the user: there is no room, or it is no volume for a copy; the device's.
+    pub fn make(&self, mut tell: impl FnMut(u64) -> bool) -> Result<bool, Error> {
+        let Some(holder) = self.holder()? else {
+            return Ok(true);
+        };
+        let made = self.fill(holder, &mut tell);
+        if !matches!(made, Ok(true)) {
+            let _sealer = self.0.engine().sealer();
+            // Unless somebody else has made it.
+            let is_said = self.0.core().sb.copy().is_some();
+            self.leading().filter(|_| !is_said).map(Member::forget_copy);
+        }
+        made
+    }
+
+    /// Gives it up. When this returns all superblocks say that there is none; its room is kept.
+    ///
+    /// # Errors
+    /// Why nothing can be written, the device's.
+    pub fn give_up(&self) -> Result<(), Error> {
+        let sealer = self.0.engine().sealer();
+        let is_there = {
+            let core = self.0.core();
+            core.access.check()?;
+            core.sb.copy().is_some()
+        };
+        if is_there {
+            sealer.say_copy(None)?;
+        }
+        self.leading().map(Member::forget_copy);
+        Ok(())
+    }
+
+    /// The device that is to have it; `None` if one has.
+    fn holder(&self) -> Result<Option<u32>, Error> {
+        let core = self.0.core();
+        core.access.check()?;
+        match (core.sb.copy(), core.sb.place_for_copy()) {
+            (Some(_), _) => Ok(None),
+            (None, Some((entry, _))) => Ok(Some(entry.device)),
+            (None, None) => Err(Error::Options(
+                "no device has room for a copy: a volume of one fast device and others gets it by `loamfs device add --copy`".into(),
+            )),
+        }
+    }
+
+    fn fill(&self, holder: u32, tell: &mut dyn FnMut(u64) -> bool) -> Result<bool, Error> {
+        let engine = self.0.engine();
+        let Some(leading) = self.leading() else {
+            return Ok(false);
+        };
+        let says_behind = law::of_log(&engine.law).copies_before_saying();
+        if !says_behind {
+            engine.sealer().say_copy(Some(holder))?;
+        }
+        loop {
+            loop {
+                self.0.core().access.check()?;
+                let left = leading.copy_more(STEP)?;
+                if left == 0 {
+                    break;
+                }
+                if !tell(left) {
+                    return Ok(false);
+                }
+            }
+            let sealer = engine.sealer();
+            // Who made it too may have given up just now.
+            if leading.stands_twice() {
+                return match says_behind {
+                    true => sealer.say_copy(Some(holder)).map(|()| true),
+                    false => Ok(true),
+                };
+            }
+        }
+    }
+
+    fn leading(&self) -> Option<&Member> {
+        self.0.engine().device().members().first()
+    }
+}
+
+impl Sealer<'_> {
+    /// Has all superblocks say that a device has the copy, or none. What was written to it before is durable first, since a checkpoint is.
+    fn say_copy(&self, holder: Option<u32>) -> Result<(), Error> {
+        let before = {
+            let mut core = self.core();
+            let before = core.sb.clone();
+            let table = core.devices().with_copy(holder);
+            core.devices().take(&table);
+            before
+        };
+        let said = self.say_table();
+        said.inspect_err(|_| self.core().devices().take_back(&before))
+    }
+}
