@@ -94,6 +94,21 @@ said '"moved_bytes": 0'
 same "on the slow device"
 ok "it holds behind another mount, goes back, and nothing is moved twice"
 
+mkdir "$mnt/dir/under"
+head -c 1500000 /dev/urandom >"$mnt/dir/under/large"
+sync -f "$mnt"
+expect 0 "$loamfs" place --json "$mnt/dir" --on 2M
+said '"on": "2M"'
+said '"moved_files": 3'
+is_all_on fast "$mnt/dir/under"
+is_all_on fast "$mnt/dir/new"
+read -r fast all < <(on_fast "$mnt/dir")
+[ $((all - fast)) = $((18 << 20)) ] || fail "$fast of $all bytes are on the fast device"
+expect 0 "$loamfs" place "$mnt/dir/under"
+said "^hash, large files up to 2M on fast, others on slow$"
+same "by size"
+ok "files up to a size go to the fast device, larger ones to the slow one"
+
 mkdir "$mnt/full"
 expect 0 "$loamfs" place "$mnt/full" --on fast
 for number in $(seq 20); do head -c 6M /dev/zero | tr '\0' "$(printf '%x' $((number % 16)))" >"$mnt/full/$number"; done

@@ -169,8 +169,7 @@ impl Placement {
     }
 }
 
-/// On which devices the blocks of large files go that are made in a directory, as long as these have room. Directories that are made
-/// there take it over.
+/// Devices of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Tier {
     /// Where the volume finds best.
@@ -194,20 +193,94 @@ impl Tier {
             Tier::Slow => "slow",
         }
     }
+}
 
-    /// What has this name.
-    pub fn of_word(word: &str) -> Option<Tier> {
-        Tier::ALL.into_iter().find(|it| it.word() == word)
-    }
+/// On which devices the blocks of large files go that are made in a directory, as long as these have room. Directories that are made
+/// there take it over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tiering {
+    /// On those of a tier.
+    On(Tier),
+    /// Those of files up to a size on the fast ones, those of others on the slow ones.
+    UpTo(Limit),
+}
 
-    /// One that a later program knows is none for this one.
-    fn of_number(number: u8) -> Tier {
-        let known = Tier::ALL.get(usize::from(number));
-        known.copied().unwrap_or_default()
+/// A size of files: one of 13 powers of two, from 32 KiB to 128 MiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit(u8);
+
+impl Limit {
+    /// The names of all, in the order of their numbers.
+    const WORDS: [&str; 13] = [
+        "32K", "64K", "128K", "256K", "512K", "1M", "2M", "4M", "8M", "16M", "32M", "64M", "128M",
+    ];
+
+    /// The largest size, in bytes.
+    pub const fn bytes(self) -> u64 {
+        (32 << 10) << self.0
     }
 }
 
-/// Bits of the byte that a directory's [`Placement`] takes; the others are those of its [`Tier`].
+impl Default for Tiering {
+    fn default() -> Self {
+        Tiering::On(Tier::Auto)
+    }
+}
+
+impl From<Tier> for Tiering {
+    fn from(tier: Tier) -> Self {
+        Tiering::On(tier)
+    }
+}
+
+impl Tiering {
+    /// All, in the order of their numbers.
+    pub fn all() -> impl Iterator<Item = Tiering> {
+        let limits = (0..).map(|number| Tiering::UpTo(Limit(number)));
+        let tiers = Tier::ALL.into_iter().map(Tiering::On);
+        tiers.chain(limits.take(Limit::WORDS.len()))
+    }
+
+    /// Its name.
+    pub fn word(self) -> &'static str {
+        match self {
+            Tiering::On(tier) => tier.word(),
+            Tiering::UpTo(Limit(number)) => {
+                let word = Limit::WORDS.get(usize::from(number));
+                word.copied().unwrap_or_default()
+            }
+        }
+    }
+
+    /// What has this name.
+    pub fn of_word(word: &str) -> Option<Tiering> {
+        Tiering::all().find(|it| it.word() == word)
+    }
+
+    /// Where blocks go of a file of so many bytes.
+    pub fn of_size(self, bytes: u64) -> Tier {
+        match self {
+            Tiering::On(tier) => tier,
+            Tiering::UpTo(limit) if bytes <= limit.bytes() => Tier::Fast,
+            Tiering::UpTo(_) => Tier::Slow,
+        }
+    }
+
+    const fn number(self) -> u8 {
+        match self {
+            Tiering::On(tier) => tier as u8,
+            Tiering::UpTo(Limit(number)) => Tier::ALL.len() as u8 + number,
+        }
+    }
+
+    /// One that a later program knows is none for this one.
+    fn of_number(number: u8) -> Tiering {
+        let known = Tiering::all().nth(number.into());
+        known.unwrap_or_default()
+    }
+}
+
+/// Bits of the byte that a directory's [`Placement`] takes; the others are those of its [`Tiering`].
 const PLACEMENT_BITS: u32 = 4;
 
 /// Bit of a table's length in the inode: it is a tree root.
@@ -289,7 +362,7 @@ pub struct Inode {
     /// Of a directory: where small files go.
     pub placement: Placement,
     /// Of a directory: on which devices large files go.
-    pub tier: Tier,
+    pub tier: Tiering,
 }
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -370,7 +443,7 @@ impl Inode {
             body: Body::Empty,
             table: Table::None,
             placement: Placement::Auto,
-            tier: Tier::Auto,
+            tier: Tiering::default(),
         }
     }
 
@@ -438,7 +511,7 @@ impl Inode {
         raw.body = self.body.number();
         raw.slot_or_placement = match &self.body {
             Body::Settled(settled) => settled.slot,
-            _ => self.placement as u8 | (self.tier as u8) << PLACEMENT_BITS,
+            _ => self.placement as u8 | self.tier.number() << PLACEMENT_BITS,
         };
         raw.checksums = self.checksums.encode();
         raw.xattrs = self.xattrs.encode();
@@ -500,8 +573,8 @@ impl Inode {
                 false => Placement::Auto,
             },
             tier: match is_dir {
-                true => Tier::of_number(raw.slot_or_placement >> PLACEMENT_BITS),
-                false => Tier::Auto,
+                true => Tiering::of_number(raw.slot_or_placement >> PLACEMENT_BITS),
+                false => Tiering::default(),
             },
         };
         inode.verify()

@@ -8,7 +8,8 @@ use loamfs_format::dirent::{Dirent, InlineMap, hash_key};
 use loamfs_format::group::{GroupDesc, Role};
 use loamfs_format::ifile::{IfileEntry, block_of, ino_at, slot_of};
 use loamfs_format::inode::{
-    Body, FileExtent, Inode, InodeError, Placement, Settled, TAIL, Table, Tier, Timestamp, mode,
+    Body, FileExtent, Inode, InodeError, Placement, Settled, TAIL, Table, Tier, Tiering, Timestamp,
+    mode,
 };
 use loamfs_format::maps::{LazyEntry, OwnerRecord};
 use loamfs_format::node::{Child, TreeRoot};
@@ -551,7 +552,7 @@ fn inode(body: Body) -> Inode {
         body,
         table: Table::None,
         placement: Placement::Auto,
-        tier: Tier::Auto,
+        tier: Tiering::default(),
     }
 }
 
@@ -730,9 +731,9 @@ fn a_directory_says_where_small_files_go() {
 #[test]
 fn a_directory_says_on_which_devices_large_files_go() {
     let new = |mode| Inode::new(Ino(32), mode, 1, Timestamp::default());
-    let words = ["auto", "fast", "slow"];
-    for (number, (tier, word)) in (0u8..).zip(Tier::ALL.into_iter().zip(words)) {
-        assert_eq!((tier.word(), Tier::of_word(word)), (word, Some(tier)));
+    let words = ["auto", "fast", "slow", "32K", "64K"];
+    for (number, (tier, word)) in (0u8..).zip(Tiering::all().zip(words)) {
+        assert_eq!((tier.word(), Tiering::of_word(word)), (word, Some(tier)));
         for placement in Placement::ALL {
             let dir = Inode {
                 placement,
@@ -752,10 +753,22 @@ fn a_directory_says_on_which_devices_large_files_go() {
     };
     // What a later program says, and what stands there of a file.
     let dir = new(mode::DIRECTORY);
-    assert_eq!(said(&dir, 0x32), (Placement::Data, Tier::Auto));
-    assert_eq!(said(&dir, 0x2f), (Placement::Auto, Tier::Slow));
+    let megabyte = Tiering::of_word("1M").unwrap();
+    assert_eq!(said(&dir, 0x82), (Placement::Data, megabyte));
+    assert_eq!(said(&dir, 0x2f), (Placement::Auto, Tier::Slow.into()));
     let file = new(mode::REGULAR);
-    assert_eq!(said(&file, 0x11), (Placement::Auto, Tier::Auto));
+    assert_eq!(said(&file, 0x11), (Placement::Auto, Tiering::default()));
+    // All numbers are taken.
+    assert_eq!(Tiering::all().last(), Tiering::of_word("128M"));
+    assert_eq!(Tiering::all().count(), 16);
+    let sized = |bytes| megabyte.of_size(bytes);
+    assert_eq!(
+        [1 << 20, (1 << 20) + 1].map(sized),
+        [Tier::Fast, Tier::Slow]
+    );
+    let most = Tiering::of_word("128M").unwrap();
+    assert_eq!(most.of_size(128 << 20), Tier::Fast);
+    assert_eq!(most.of_size((128 << 20) + 1), Tier::Slow);
 }
 
 #[test]

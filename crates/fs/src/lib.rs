@@ -64,7 +64,7 @@ pub use budget::worst_case;
 pub use env::{Clock, Env, ManualClock, SystemClock};
 pub use error::{Corrupt, Error, Needed};
 pub use grow::{SIZE_OF_SEVERAL, grow};
-pub use loamfs_format::inode::{Placement, ROOT_INO, Tier};
+pub use loamfs_format::inode::{Placement, ROOT_INO, Tier, Tiering};
 pub use loamfs_format::superblock::{DeviceKind, DiskFigures, ScrubMark};
 pub use loamfs_format::{GroupNo, Ino};
 pub use loamfs_log::loss::Loss;

@@ -54,6 +54,12 @@ pub const TIERED: Golden = Golden {
     make: pair::make_tiered,
 };
 
+/// The same, of which directories say which size such files have.
+pub const LIMITED: Golden = Golden {
+    name: "limited",
+    make: pair::make_limited,
+};
+
 /// A volume of two devices, of which the second has a copy of the first.
 pub const COPIED: Golden = Golden {
     name: "copied",

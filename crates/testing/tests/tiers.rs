@@ -6,9 +6,10 @@ use loamfs_check::{Options, Severity, check};
 use loamfs_device::{Device, MemoryDevice};
 use loamfs_format::Ino;
 use loamfs_format::group::Role;
+use loamfs_format::superblock::RO_COMPATIBLE_LIMIT;
 use loamfs_fs::{
     Arranged, Arranging, Env, Error, MkfsOptions, NewInode, OpenOptions, Place, ROOT_INO, TIER,
-    Tier, Volume, mkfs, superblocks,
+    Tier, Tiering, Volume, mkfs, superblocks,
 };
 use loamfs_testing::files::content;
 use loamfs_testing::pair::fast_and_slow;
@@ -90,14 +91,14 @@ fn said(volume: &Volume, dir: Ino) -> String {
 }
 
 /// Has a directory say something, which holds nothing.
-fn say(volume: &Volume, dir: Ino, tier: Tier) -> Result<(), Error> {
-    let mut carrying = Arranging::carrying(dir, tier).alone();
+fn say(volume: &Volume, dir: Ino, on: impl Into<Tiering>) -> Result<(), Error> {
+    let mut carrying = Arranging::carrying(dir, on).alone();
     while volume.upkeep().arrange(&mut carrying)? {}
     Ok(())
 }
 
-fn carry(volume: &Volume, dir: Ino, tier: Tier) -> Arranged {
-    let mut carrying = Arranging::carrying(dir, tier);
+fn carry(volume: &Volume, dir: Ino, on: impl Into<Tiering>) -> Arranged {
+    let mut carrying = Arranging::carrying(dir, on);
     while volume.upkeep().arrange(&mut carrying).unwrap() {}
     *carrying.done()
 }
@@ -274,6 +275,53 @@ fn a_full_fast_device_is_no_error_and_keeps_room_for_the_log() {
     files.are_there(&volume, &device);
 }
 
+/// Files up to a size go to the fast devices, whenever that is said and however they get it.
+#[test]
+fn a_directory_can_say_up_to_which_size_files_go_to_the_fast_devices() {
+    let device = pair(64 << 20);
+    let (volume, mut files) = (open(&device), Files::default());
+    let limit = Tiering::of_word("256K").unwrap();
+    let size = [
+        (200_000, true),
+        (256 << 10, true),
+        ((256 << 10) + 1, false),
+        (400_000, false),
+    ];
+    let [dir, later] = ["dir", "later"].map(|name| mkdir(&volume, ROOT_INO, name));
+    say(&volume, dir, limit).unwrap();
+    assert_eq!(said(&volume, mkdir(&volume, dir, "below")), "256K");
+    let mut made = Vec::new();
+    for (bytes, is_fast) in size {
+        let name = format!("{bytes}");
+        let reserved = files.add(&volume, dir, &format!("reserved{bytes}"), 0);
+        let space = volume.ranges(reserved);
+        space.allocate(0, bytes as u64, true).unwrap();
+        made.push((reserved, is_fast));
+        made.push((files.add(&volume, dir, &name, bytes), is_fast));
+        made.push((files.add(&volume, later, &name, bytes), is_fast));
+    }
+    let grown = files.add(&volume, dir, "grown", 200_000);
+    files.are_there(&volume, &device);
+    let on_fast = |ino| homes(&volume, ino)[1] == 0;
+    let first = made.iter().filter(|(ino, _)| on_fast(*ino)).count();
+    assert_eq!(first, 4, "of one directory");
+    let moved = carry(&volume, later, limit);
+    assert_eq!(moved.files, 2, "{moved:?}");
+    for (ino, is_fast) in made {
+        assert_eq!(on_fast(ino), is_fast, "{ino}");
+    }
+    // One that has grown goes where it belongs when that is said again.
+    let bytes = content(300_000, 9);
+    volume.write(grown, 0, &bytes).unwrap();
+    files.0.insert(grown, bytes);
+    volume.sync().unwrap();
+    volume.upkeep().settle(usize::MAX).unwrap();
+    carry(&volume, dir, limit);
+    files.are_there(&volume, &device);
+    assert_eq!(homes(&volume, grown)[0], 0);
+    assert_eq!(volume.info().spilled_data_frags, 0);
+}
+
 #[test]
 fn where_devices_are_all_of_one_kind_there_is_nothing_to_say() {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(16 << 20));
@@ -310,4 +358,12 @@ fn the_feature_is_announced_before_a_directory_says_anything() {
     assert!(!announced());
     say(&volume, ROOT_INO, Tier::Fast).unwrap();
     assert!(announced());
+    // That what it says may be a size is another one.
+    let known = || {
+        let sb = superblocks::find(device.as_ref()).unwrap().newest;
+        sb.ro_compatible & RO_COMPATIBLE_LIMIT != 0
+    };
+    assert!(!known());
+    say(&volume, ROOT_INO, Tiering::of_word("1M").unwrap()).unwrap();
+    assert!(known());
 }

@@ -8,7 +8,7 @@ use crate::reader::TreeSpec;
 use crate::{CheckError, Volume};
 use loamfs_format::atime::ATIME_INO;
 use loamfs_format::dirent::InlineMap;
-use loamfs_format::inode::{Body, Inode, Placement, Table, Tier, mode};
+use loamfs_format::inode::{Body, Inode, Placement, Table, Tiering, mode};
 use loamfs_format::node::TreeRoot;
 use loamfs_format::{BlockKind, Ino, InodeBlockNo};
 
@@ -122,15 +122,16 @@ fn placement(placement: Placement) -> Worded<Option<&'static str>> {
 }
 
 /// On which devices large files of a directory go, if it says so.
-fn tier(tier: Tier) -> Worded<Option<&'static str>> {
-    let said = Some(tier).filter(|it| *it != Tier::Auto);
-    let word = said.map(Tier::word);
-    worded(
-        word,
-        word.map_or(String::new(), |word| {
-            format!("large files: on {word} devices\n")
-        }),
-    )
+fn tier(on: Tiering) -> Worded<Option<&'static str>> {
+    let said = Some(on).filter(|it| *it != Tiering::default());
+    let text = match said {
+        None => String::new(),
+        Some(Tiering::On(tier)) => format!("large files: on {} devices\n", tier.word()),
+        Some(on @ Tiering::UpTo(_)) => {
+            format!("large files: up to {} on fast devices\n", on.word())
+        }
+    };
+    worded(said.map(Tiering::word), text)
 }
 
 /// The root of a tree as a line of its own, if there is one.

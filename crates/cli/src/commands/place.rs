@@ -3,10 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use loamfs_console::complete::ArgValueCompleter;
 use loamfs_console::size::{count, human};
-use loamfs_fs::{PLACEMENT, Placement, TIER, Tier};
+use loamfs_fs::{PLACEMENT, Placement, TIER, Tiering};
 use loamfs_fuse::MountEntry;
 use rustix::fs::getxattr;
 use rustix::io::Errno;
@@ -26,6 +27,8 @@ Examples:
       Small files there are read at one access each.
   loamfs place /mnt/databases --on fast
       Large files there go to the fast devices of a volume that has some beside others.
+  loamfs place /mnt/photos --on 1M
+      Those up to a MiB do, and larger ones go to the slow devices.
   loamfs place /mnt/photos
       What the directory says.";
 
@@ -54,25 +57,10 @@ impl Word {
     }
 }
 
-/// On which devices large files of a directory go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum On {
-    /// To slow ones, as long as they have room. What is there stays where it is.
-    Auto,
-    /// To fast ones, of which a quarter is left to the log. What has no room there goes to the others.
-    Fast,
-    /// To slow ones, as long as they have room.
-    Slow,
-}
-
-impl On {
-    const fn tier(self) -> Tier {
-        match self {
-            Self::Auto => Tier::Auto,
-            Self::Fast => Tier::Fast,
-            Self::Slow => Tier::Slow,
-        }
-    }
+/// The words for where large files go, and what they are.
+fn tierings() -> impl TypedValueParser<Value = Tiering> {
+    let words = PossibleValuesParser::new(Tiering::all().map(Tiering::word));
+    words.map(|word| Tiering::of_word(&word).unwrap_or_default())
 }
 
 /// Say where files of a directory go, and move those that are there.
@@ -92,9 +80,11 @@ pub struct PlaceArgs {
     /// Where small files of it go.
     #[arg(value_name = "PLACE")]
     place: Option<Word>,
-    /// On which devices large files of it go, on a volume with fast devices beside others.
-    #[arg(long, value_name = "DEVICES")]
-    on: Option<On>,
+    /// On which devices large files of it go, on a volume with fast devices beside others, as long as these have room: on the `slow` ones, as
+    /// they do by themselves (`auto`, which moves nothing), or on the `fast` ones, of which a quarter is left to the log. Or a size: files up to that go
+    /// to the fast ones, others to the slow ones.
+    #[arg(long, value_name = "DEVICES", value_parser = tierings(), hide_possible_values = true)]
+    on: Option<Tiering>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -119,7 +109,7 @@ impl PlaceArgs {
             return Err(Failure::usage(words));
         };
         let place = self.place.map(Word::placement);
-        let on = self.on.map(On::tier);
+        let on = self.on;
         if (place, on) == (None, None) {
             return self.show(&path);
         }
@@ -129,7 +119,7 @@ impl PlaceArgs {
         };
         let moved = ask(place.map(|place| Request::Place(ino, place)))?;
         let small_full = moved.full;
-        let moved = moved.and(ask(on.map(|tier| Request::On(ino, tier)))?);
+        let moved = moved.and(ask(on.map(|on| Request::On(ino, on)))?);
         print_lines([self.told(place, on, small_full, &moved)])?;
         match (moved.damaged, small_full) {
             (0, false) => Ok(0),
@@ -152,7 +142,7 @@ impl PlaceArgs {
     fn told(
         &self,
         place: Option<Placement>,
-        on: Option<Tier>,
+        on: Option<Tiering>,
         small_full: bool,
         moved: &Moved,
     ) -> String {
@@ -197,7 +187,7 @@ impl PlaceArgs {
         match self.json {
             true => print_lines([format!("{:#}", json!({ "place": place, "on": on }))]),
             false => {
-                let on = Tier::of_word(&on).filter(|tier| *tier != Tier::Auto);
+                let on = Tiering::of_word(&on).filter(|on| *on != Tiering::default());
                 print_lines([said(Some(&place), on)])
             }
         }
@@ -269,8 +259,11 @@ impl Moved {
 }
 
 /// What a directory says, in words.
-fn said(place: Option<&str>, on: Option<Tier>) -> String {
-    let on = on.map(|tier| format!("large files on {}", tier.word()));
+fn said(place: Option<&str>, on: Option<Tiering>) -> String {
+    let on = on.map(|on| match on {
+        Tiering::On(tier) => format!("large files on {}", tier.word()),
+        Tiering::UpTo(_) => format!("large files up to {} on fast, others on slow", on.word()),
+    });
     let words: Vec<String> = place.map(str::to_owned).into_iter().chain(on).collect();
     words.join(", ")
 }

@@ -45,7 +45,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use loamfs_fs::{AtimeRule, AtimeWhen, Placement, Tier};
+use loamfs_fs::{AtimeRule, AtimeWhen, Placement, Tiering};
 use loamfs_fuse::{MountEntry, is_dead};
 
 use super::change::Change;
@@ -96,7 +96,7 @@ pub enum Request {
     /// Say where small files of a directory, by its inode, and of those below it go, and move those that are there.
     Place(u64, Placement),
     /// Say on which devices large files of a directory go, and move those that are there.
-    On(u64, Tier),
+    On(u64, Tiering),
     /// Scrub, or go on with it.
     ScrubStart(Pace),
     /// Stop a scrub.
@@ -216,7 +216,7 @@ impl Request {
             }
             "on" => {
                 let (ino, word) = rest.split_once(' ')?;
-                Self::On(ino.parse().ok()?, Tier::of_word(word)?)
+                Self::On(ino.parse().ok()?, Tiering::of_word(word)?)
             }
             "scrub" => Self::parse_scrub(rest)?,
             "trim" => Self::Trim([numbers.next()??, numbers.next()??, numbers.next()??]),
@@ -687,7 +687,7 @@ impl Waiter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use loamfs_fs::Purpose;
+    use loamfs_fs::{Purpose, Tier};
 
     struct Nobody;
 
@@ -736,7 +736,8 @@ mod tests {
             Request::Settle,
             Request::Clean(80),
             Request::Place(2, Placement::Hash),
-            Request::On(2, Tier::Fast),
+            Request::On(2, Tier::Fast.into()),
+            Request::On(2, Tiering::of_word("256K").unwrap()),
             Request::ScrubStop,
             Request::ScrubStatus,
             Request::ScrubStart(Pace {

@@ -67,17 +67,20 @@ pub const RO_COMPATIBLE_PLACES: u64 = 2;
 pub const RO_COMPATIBLE_SECOND_COPIES: u64 = 4;
 /// Read-only compatible feature: directories may say where small files go ([`crate::inode::Placement`]), and pass it on.
 pub const RO_COMPATIBLE_PLACEMENT: u64 = 8;
-/// Read-only compatible feature: directories may say on which devices large files go ([`crate::inode::Tier`]), and pass it on.
+/// Read-only compatible feature: directories may say on which devices large files go ([`crate::inode::Tiering`]), and pass it on.
 pub const RO_COMPATIBLE_TIER: u64 = 16;
 /// Read-only compatible feature: what the leading device holds may stand a second time on another one ([`Superblock::copy`]).
 pub const RO_COMPATIBLE_COPY: u64 = 32;
+/// Read-only compatible feature: what directories say of that may be a size ([`crate::inode::Limit`]).
+pub const RO_COMPATIBLE_LIMIT: u64 = 64;
 /// Read-only compatible features that this code knows.
 pub const RO_COMPATIBLE_KNOWN: u64 = RO_COMPATIBLE_ALL_LOG
     | RO_COMPATIBLE_PLACES
     | RO_COMPATIBLE_SECOND_COPIES
     | RO_COMPATIBLE_PLACEMENT
     | RO_COMPATIBLE_TIER
-    | RO_COMPATIBLE_COPY;
+    | RO_COMPATIBLE_COPY
+    | RO_COMPATIBLE_LIMIT;
 
 impl Superblock {
     /// What a program must know of the volume.

@@ -6,7 +6,7 @@ use crate::blocks::Stop;
 use crate::core::Core;
 use crate::dir;
 use crate::extents;
-use loamfs_format::inode::{FileExtent, Tier};
+use loamfs_format::inode::{FileExtent, Tier, Tiering};
 use loamfs_format::{FragAddr, Geometry, Ino};
 
 /// Names that are looked at together for a file to carry.
@@ -19,13 +19,47 @@ const PIECE: u64 = 1 << 20;
 /// A place in a directory: the key of a name, and a block of its file.
 pub(crate) type At = (u64, u64);
 
-/// Has the next piece of a large file of a directory, from a place on, wait for other homes, unless it is on devices of a tier.
+/// Has the next piece of a large file of a directory, from a place on, wait for other homes, unless it is where it should be.
 pub(crate) struct Carry {
     pub dir: Ino,
     pub from: At,
-    pub to: Tier,
-    /// Bytes that have room there.
-    pub room: u64,
+    pub to: Tiering,
+    pub room: Room,
+}
+
+/// Bytes that have room on the devices of each tier.
+#[derive(Clone, Copy)]
+pub(crate) struct Room {
+    fast: u64,
+    slow: u64,
+}
+
+impl Room {
+    /// As it is now.
+    pub fn of(core: &mut Core) -> Room {
+        let geometry = core.geometry;
+        let placement = core.space.placement();
+        let [fast, slow] = [Tier::Fast, Tier::Slow].map(|tier| placement.room_on(tier));
+        let bytes = |frags| geometry.byte_offset(FragAddr(frags));
+        Room {
+            fast: bytes(fast),
+            slow: bytes(slow),
+        }
+    }
+
+    fn on(&mut self, tier: Tier) -> &mut u64 {
+        match tier {
+            Tier::Fast => &mut self.fast,
+            Tier::Auto | Tier::Slow => &mut self.slow,
+        }
+    }
+
+    /// The same without what a step has taken.
+    pub fn without(mut self, carried: &Carried) -> Room {
+        let on = self.on(carried.to);
+        *on = on.saturating_sub(carried.bytes);
+        self
+    }
 }
 
 /// What a step came to.
@@ -36,14 +70,16 @@ pub(crate) struct Carried {
     /// Whether it was the first piece of its file.
     pub begins: bool,
     pub bytes: u64,
+    /// Where they go.
+    pub to: Tier,
     /// There is no room for it.
     pub full: bool,
 }
 
 /// A part of a file that begins with a block.
 enum Part {
-    /// It has another tier.
-    Elsewhere(FileExtent),
+    /// It is not on the devices of this tier, where it should be.
+    Elsewhere(FileExtent, Tier),
     /// It is where it should be, or nowhere, up to a block.
     There(u64),
     /// Nothing follows.
@@ -67,10 +103,11 @@ impl Carry {
             match self.part(core, ino, block)? {
                 Part::End => from = (key.saturating_add(1), 0),
                 Part::There(end) => from = (key, end),
-                Part::Elsewhere(piece) => {
+                Part::Elsewhere(piece, to) => {
                     let frags = FragAddr(piece.pointer.frags.into());
                     let bytes = core.geometry.byte_offset(frags);
-                    if bytes > self.room {
+                    let mut room = self.room;
+                    if bytes > *room.on(to) {
                         return Ok(Carried {
                             full: true,
                             ..Carried::default()
@@ -83,6 +120,7 @@ impl Carry {
                         next: Some((key, end)),
                         begins: moved && block == 0,
                         bytes: if moved { bytes } else { 0 },
+                        to,
                         full: false,
                     });
                 }
@@ -96,11 +134,11 @@ impl Carry {
 
     /// The next part of a file from a block on.
     fn part(&self, core: &mut Core, ino: Ino, block: u64) -> Result<Part, Stop> {
-        match core.node(ino) {
-            Ok(node) if is_placed_in(node.inode(), self.dir) => {}
+        let to = match core.node(ino) {
+            Ok(node) if is_placed_in(node.inode(), self.dir) => self.to.of_size(node.inode().size),
             Ok(_) | Err(Stop::Failed(_)) => return Ok(Part::End),
             Err(stop) => return Err(stop),
-        }
+        };
         let found = core
             .reading()
             .extents_from(ino, block, u64::MAX, EXTENTS_MAX);
@@ -110,12 +148,12 @@ impl Carry {
         let (geometry, usage) = (&core.geometry, core.space.usage());
         // A step of more than may wait would be sent back for ever.
         let longest = PIECE.min(core.writeback.bytes_max() / 2) / u64::from(geometry.block_size);
-        let is_elsewhere = |piece: &FileExtent| !usage.is_on(self.to, piece.pointer.addr);
+        let is_elsewhere = |piece: &FileExtent| !usage.is_on(to, piece.pointer.addr);
         let mut pieces = found
             .iter()
             .flat_map(|extent| pieces(extent, block, longest.max(1), geometry));
         if let Some(piece) = pieces.find(is_elsewhere) {
-            return Ok(Part::Elsewhere(piece));
+            return Ok(Part::Elsewhere(piece, to));
         }
         let end = |last: &FileExtent| last.block + extents::blocks_of(last, geometry);
         Ok(found

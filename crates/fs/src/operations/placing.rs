@@ -12,9 +12,9 @@ use crate::inodes::Node;
 use crate::loader::Loader;
 use crate::permission;
 use loamfs_format::group::Role;
-use loamfs_format::inode::{Inode, Placement, Tier};
+use loamfs_format::inode::{Inode, Placement, Tier, Tiering};
 use loamfs_format::superblock::{
-    Features, INCOMPATIBLE_TRACKS, RO_COMPATIBLE_PLACEMENT, RO_COMPATIBLE_TIER,
+    Features, INCOMPATIBLE_TRACKS, RO_COMPATIBLE_LIMIT, RO_COMPATIBLE_PLACEMENT, RO_COMPATIBLE_TIER,
 };
 use loamfs_format::{Ino, Pointer};
 use std::sync::Arc;
@@ -35,14 +35,16 @@ impl Loader<'_> {
     }
 }
 
-/// On which devices a file's directory says that the blocks of large files go. What cannot be read of it keeps nobody from writing.
-pub(crate) fn tier_of(core: &mut Core, ino: Ino) -> Result<Tier, Stop> {
+/// On which devices a file's directory says that the blocks of a large file go which is to have blocks up to byte `end` at least. What
+/// cannot be read of it keeps nobody from writing.
+pub(crate) fn tier_of(core: &mut Core, ino: Ino, end: u64) -> Result<Tier, Stop> {
     if !core.sb.has_tier() || !core.space.usage().has_tiers() {
         return Ok(Tier::Auto);
     }
-    let parent = core.node(ino)?.inode().parent;
+    let inode = core.node(ino)?.inode();
+    let (parent, bytes) = (inode.parent, inode.size.max(end));
     match core.loader().directory(parent) {
-        Ok((node, _)) => Ok(node.inode().tier),
+        Ok((node, _)) => Ok(node.inode().tier.of_size(bytes)),
         Err(Stop::Failed(_)) => Ok(Tier::Auto),
         Err(stop) => Err(stop),
     }
@@ -54,7 +56,7 @@ pub(crate) enum Wish {
     /// Of small ones.
     Small(Placement),
     /// Of the blocks of large ones.
-    Large(Tier),
+    Large(Tiering),
 }
 
 impl Wish {
@@ -69,12 +71,15 @@ impl Wish {
     pub fn features(self) -> Option<Features> {
         let placement = Features::ro_compatible(RO_COMPATIBLE_PLACEMENT);
         match self {
-            Wish::Small(Placement::Auto) | Wish::Large(Tier::Auto) => None,
+            Wish::Small(Placement::Auto) | Wish::Large(Tiering::On(Tier::Auto)) => None,
             Wish::Small(Placement::Log | Placement::Data) => Some(placement),
             Wish::Small(Placement::Hash) => {
                 Some(placement.and(Features::incompatible(INCOMPATIBLE_TRACKS)))
             }
-            Wish::Large(_) => Some(Features::ro_compatible(RO_COMPATIBLE_TIER)),
+            Wish::Large(Tiering::On(_)) => Some(Features::ro_compatible(RO_COMPATIBLE_TIER)),
+            Wish::Large(Tiering::UpTo(_)) => Some(Features::ro_compatible(
+                RO_COMPATIBLE_TIER | RO_COMPATIBLE_LIMIT,
+            )),
         }
     }
 }

@@ -155,7 +155,12 @@ impl NewHomes {
             return Ok(None);
         }
         blocks.retain(|_, count| *count == per_block);
-        let tier = tier_of(core, ino)?;
+        let end = blocks.keys().next_back().map_or(0, |block| block + 1);
+        let tier = tier_of(
+            core,
+            ino,
+            end.saturating_mul(core.geometry.block_size.into()),
+        )?;
         let runs = runs_of(blocks.into_keys());
         let homes = match core.homes().take(ino, runs, tier) {
             Err(Stop::Full) => return Ok(None),
@@ -244,7 +249,8 @@ fn take_homes(core: &mut Core, ino: Ino, holes: &[Range<u64>]) -> Result<Vec<(u6
     );
     let mut count: u64 = holes.iter().map(|hole| hole.end - hole.start).sum();
     core.budget().admit(NODES_COST, 0)?;
-    let tier = tier_of(core, ino)?;
+    let end = holes.last().map_or(0, |hole| hole.end);
+    let tier = tier_of(core, ino, end.saturating_mul(block))?;
     // What cannot be had whole is not begun.
     if count > core.space.usage().free_frags() / frags {
         return Err(Stop::Full);

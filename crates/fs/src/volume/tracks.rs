@@ -8,7 +8,7 @@ use super::commit::all_written;
 use super::upkeep::Upkeep;
 use crate::core::dirent_type;
 use crate::error::Error;
-use crate::operations::carry::{At, Carry};
+use crate::operations::carry::{At, Carry, Room};
 use crate::operations::placing::{MoveFile, Wish};
 use crate::operations::{Change, Operation, Stepped};
 use crate::tracks::choose::{Loose, Which};
@@ -16,12 +16,12 @@ use crate::tracks::dissolve::Dissolve;
 use crate::tracks::form::FormTrack;
 use crate::tracks::gather::Gather;
 use ahead::ReadAhead;
+use loamfs_format::Ino;
 use loamfs_format::dirent::KEYS_END;
 use loamfs_format::group::Role;
-use loamfs_format::inode::{Placement, Tier, mode};
+use loamfs_format::inode::{Placement, Tiering, mode};
 use loamfs_format::kind::InodeTree;
 use loamfs_format::superblock::{Features, INCOMPATIBLE_TRACKS};
-use loamfs_format::{FragAddr, Ino};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -96,7 +96,7 @@ enum Stage {
 struct Carrying {
     /// Where it goes on.
     at: At,
-    to: Tier,
+    to: Tiering,
     /// Bytes that this pass through the directory has carried.
     bytes: u64,
     /// Passes before it.
@@ -104,7 +104,7 @@ struct Carrying {
 }
 
 impl Carrying {
-    fn to(to: Tier) -> Carrying {
+    fn to(to: Tiering) -> Carrying {
         Carrying {
             at: At::default(),
             to,
@@ -136,9 +136,9 @@ impl Arranging {
 
     /// A directory, and all below it: they say from now on on which devices the blocks of large files go, as long as these have room,
     /// and those that are there go there. Where all devices are of one kind that is an [`Error::Options`], in words for the user.
-    pub fn carrying(top: Ino, tier: Tier) -> Arranging {
+    pub fn carrying(top: Ino, on: impl Into<Tiering>) -> Arranging {
         Arranging {
-            wish: Some(Wish::Large(tier)),
+            wish: Some(Wish::Large(on.into())),
             ..Arranging::tree(top)
         }
     }
@@ -320,8 +320,8 @@ impl Arranger<'_> {
 
     /// Where the files of a directory belong.
     fn begin_to_move(&self, dir: Ino, arranging: &Arranging) -> Result<Option<Stage>, Error> {
-        if let Some(Wish::Large(tier)) = arranging.wish {
-            return Ok((tier != Tier::Auto).then_some(Stage::Carry(Carrying::to(tier))));
+        if let Some(Wish::Large(on)) = arranging.wish {
+            return Ok((on != Tiering::default()).then_some(Stage::Carry(Carrying::to(on))));
         }
         let said = self.upkeep.placement(dir)?;
         Ok(match (said, arranging.wish) {
@@ -459,14 +459,9 @@ impl Arranger<'_> {
     ) -> Result<Option<Stage>, Error> {
         self.cool(arranging)?;
         let (engine, to) = (self.upkeep.engine(), carrying.to);
-        let room = {
-            let mut core = engine.core();
-            let frags = core.space.placement().room_on(to);
-            core.geometry.byte_offset(FragAddr(frags))
-        };
+        let mut room = Room::of(&mut engine.core());
         let (mut next, mut bytes) = (Some(carrying.at), 0);
         while let Some(from) = next.filter(|_| bytes < STEP) {
-            let room = room.saturating_sub(bytes);
             let step = Carry {
                 dir,
                 from,
@@ -477,6 +472,7 @@ impl Arranger<'_> {
             arranging.done.files += u64::from(carried.begins && carrying.passes == 0);
             arranging.done.bytes += carried.bytes;
             bytes += carried.bytes;
+            room = room.without(&carried);
             next = carried.next;
             if carried.full {
                 arranging.end();

@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::operations::placing::{Say, Wish};
 use crate::types::AtimeRule;
 use loamfs_format::Ino;
-use loamfs_format::inode::{Placement, Tier};
+use loamfs_format::inode::{Placement, Tiering};
 use std::sync::MutexGuard;
 
 /// Why a directory cannot choose between devices.
@@ -89,7 +89,7 @@ impl Upkeep<'_> {
 
     /// A directory says where files go from now on. Answers whether that is news.
     pub(super) fn say(&self, dir: Ino, wish: Wish) -> Result<bool, Error> {
-        if matches!(wish, Wish::Large(Tier::Fast | Tier::Slow)) && !self.has_tiers() {
+        if matches!(wish, Wish::Large(on) if on != Tiering::default()) && !self.has_tiers() {
             return Err(Error::Options(NO_TIERS.into()));
         }
         if let Some(features) = wish.features() {

@@ -209,7 +209,7 @@ fn room_for(
     for (unit, home) in first {
         firsts.push((unit, home, core.reading().unit_content(ino, unit)?));
     }
-    let tier = tier_of(core, ino)?;
+    let tier = tier_of(core, ino, 0)?;
     let runs = runs_of(blocks.keys().copied());
     let homes = core.homes().take(ino, runs, tier)?;
     Ok(Taken {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use loamfs_device::{Device, Image, MemoryDevice};
 use loamfs_format::Ino;
 use loamfs_format::inode::ROOT_INO;
-use loamfs_fs::{Arranging, OpenOptions, Tier, Volume};
+use loamfs_fs::{Arranging, OpenOptions, Tier, Tiering, Volume};
 
 use super::Made;
 use super::builder::{new, stopped, text};
@@ -54,12 +54,21 @@ fn make_on(pair: &Pair) -> Made<Image> {
 }
 
 pub(super) fn make_tiered() -> Made<Image> {
+    make_with(Tier::ALL.map(Tiering::On))
+}
+
+pub(super) fn make_limited() -> Made<Image> {
+    make_with(["64K", "128M"].into_iter().flat_map(Tiering::of_word))
+}
+
+/// Of directories that say this, each with files from before and from behind that.
+fn make_with(said: impl IntoIterator<Item = Tiering>) -> Made<Image> {
     let (memory, volume) = open(&Pair::default())?;
-    for tier in Tier::ALL {
-        let dir = volume.mkdir(ROOT_INO, tier.word().as_bytes(), &new(0o755))?;
+    for on in said {
+        let dir = volume.mkdir(ROOT_INO, on.word().as_bytes(), &new(0o755))?;
         file(&volume, dir.ino, "before", 100_000)?;
         volume.sync()?;
-        let mut carrying = Arranging::carrying(dir.ino, tier);
+        let mut carrying = Arranging::carrying(dir.ino, on);
         while volume.upkeep().arrange(&mut carrying)? {}
         let below = volume.mkdir(dir.ino, b"below", &new(0o755))?;
         file(&volume, below.ino, "behind", 70_000)?;
