@@ -55,17 +55,32 @@ is_writable() { ! is_read_only; }
 
 # Fills the host. What was synced is listed, with its checksum.
 fill() {
-    local number name
-    for number in $(seq 3000); do
-        name=$mnt/$1$number
-        head -c 15000 /dev/urandom >"$name" || return 0
-        if [ $((number % 20)) = 0 ]; then
-            sync "$name" || return 0
-            cksum "$name" >>"$work/synced"
-        fi
-    done 2>/dev/null
-    fail "a full host takes everything"
+    python3 - "$mnt/$1" >"$work/names" <<'END'
+import os, sys
+for number in range(1, 3001):
+    name = f"{sys.argv[1]}{number}"
+    try:
+        with open(name, "wb", buffering=0) as file:
+            file.write(os.urandom(15000))
+            if number % 20 == 0:
+                os.fsync(file)
+                print(name)
+    except OSError:
+        sys.exit()
+sys.exit("a full host takes everything")
+END
+    xargs cksum <"$work/names" >>"$work/synced"
 }
+
+# Kills the daemon; the next one waits for room.
+kill_daemon() {
+    local before
+    before=$(waited)
+    kill -9 "$(daemon)"
+    until_it eval "[ \$(waited) -gt $before ]"
+}
+
+waited() { grep -c "another one follows when there is room" "$work/daemon.log" || true; }
 
 all_synced() { cut -d' ' -f3 "$work/synced" | xargs cksum 2>&1 | cmp -s - "$work/synced"; }
 
@@ -118,13 +133,11 @@ for kind in plain fuseblk; do
     # A daemon that dies while there is no room waits for it, and so does who uses the mount.
     fill again
     until_it has_failed
-    kill -9 "$(daemon)"
-    sleep 2
-    ! timeout 2 "$loamfs" info "$mnt" >"$work/out" 2>&1 || fail "a daemon serves without room"
-    grep -q " $mnt " /proc/self/mountinfo || fail "the mount is gone"
+    kill_daemon
     expect 75 timeout 60 "$loamfs" info "$mnt"
     grep -q "has died, and the next one does not serve yet: mostly it waits for room" "$work/out" ||
         fail "info says $(cat "$work/out")"
+    grep -q " $mnt " /proc/self/mountinfo || fail "the mount is gone"
     make_room 2
     until_it goes_on
     until_it is_writable
@@ -158,10 +171,7 @@ done
 mount_it
 fill unmounted
 until_it has_failed
-followed() { grep -c "another one follows when there is room" "$work/daemon.log"; }
-before=$(followed)
-kill -9 "$(daemon)"
-until_it eval '[ "$(followed)" -gt "$before" ]'
+kill_daemon
 expect 32 timeout 60 "$loamfs" unmount "$mnt"
 grep -q "had died; the next mount recovers the volume; changes of up to .* are lost" "$work/out" || fail "unmount says $(cat "$work/out")"
 make_room 0
