@@ -110,7 +110,7 @@ impl<'d> Salvage<'d> {
         {
             return Err(CheckError::Superblock(error.clone()));
         }
-        findings.one_superblock = copies.as_ref().is_ok_and(|found| found.older.is_none());
+        findings.one_superblock = copies.as_ref().is_ok_and(|found| !found.are_two());
         let opened = copies
             .clone()
             .and_then(|copies| Volume::open_copies(device, copies, CACHE_NODES));

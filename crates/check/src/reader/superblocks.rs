@@ -92,6 +92,12 @@ impl Copies {
         }
     }
 
+    /// Whether there are two, be it that they say the same.
+    pub(crate) fn are_two(&self) -> bool {
+        let is_valid = |(_, state): &(u64, CopyState)| matches!(state, CopyState::Valid(_));
+        self.older.is_some() || self.places.iter().all(is_valid)
+    }
+
     /// Whether the volume was closed with the newest checkpoint: both copies can be read, and all that name it say so.
     pub fn are_clean(&self) -> bool {
         let other_agrees =

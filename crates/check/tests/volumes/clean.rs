@@ -2,7 +2,7 @@
 
 use crate::builder::*;
 use crate::report;
-use loamfs_check::{CheckError, Volume};
+use loamfs_check::{CheckError, Salvage, Volume, salvage};
 use loamfs_device::MemoryDevice;
 use loamfs_format::inode::ROOT_INO;
 use loamfs_format::{Ino, Ssn};
@@ -98,4 +98,21 @@ fn one_superblock_copy_is_enough_and_none_is_said() {
     device.poke(128 << 10, &[0; 4096]).unwrap();
     assert_eq!(report(&device).counts.keys().collect::<Vec<_>>(), [&101]);
     assert!(!report(&MemoryDevice::new(0)).is_clean());
+}
+
+#[test]
+fn salvage_lacks_no_superblock_copy_where_both_say_the_same() {
+    let device = Builder::sample().finish();
+    let lacks_one = || {
+        let options = &mut salvage::Options {
+            uuid: None,
+            block_size: None,
+            progress: &mut |_, _| {},
+        };
+        let salvage = Salvage::open(&device, options).unwrap();
+        salvage.findings().one_superblock
+    };
+    assert!(!lacks_one());
+    device.poke(64 << 10, &[0; 4096]).unwrap();
+    assert!(lacks_one());
 }
