@@ -42,7 +42,7 @@ pub mod supervisor;
 mod ticker;
 pub mod transport;
 pub mod unmounter;
-mod unwritable;
+pub mod unwritable;
 mod words;
 mod writers;
 

@@ -13,6 +13,7 @@ use loamfs_fs::{Env, Error, GroupNo, OpenOptions, Rebuild, Volume};
 
 use crate::failure::{Failure, Kind};
 use crate::members::{self, Absent};
+use crate::mount::unwritable::{self, Instead};
 use crate::mount::wait_until_harmless;
 use crate::readers::{self, Kept};
 use crate::text::{shown, shown_path};
@@ -91,6 +92,9 @@ pub fn open_one(path: &Path, access: Access) -> Result<Arc<FileDevice>, Failure>
     let mut options = FileOptions::new(mode);
     // udev holds the lock for a moment after each close of a block device.
     options.lock_wait = Duration::from_millis(500);
+    if access == Access::Write {
+        unwritable::refuse_device(path, Instead::Change)?;
+    }
     match readers::open_with_image(path, &options, Kept::ByLock) {
         Ok(device) => {
             if access == Access::Write && !device.is_block_device() {
@@ -109,7 +113,13 @@ pub fn open_one(path: &Path, access: Access) -> Result<Arc<FileDevice>, Failure>
             ),
             None => Failure::device(path, &error),
         }),
-        Err(error) => Err(Failure::device(path, &error)),
+        Err(error) => {
+            let failure = Failure::device(path, &error);
+            Err(match access {
+                Access::Write => unwritable::explained(path, failure, Instead::Change),
+                Access::Read | Access::Degraded => failure,
+            })
+        }
     }
 }
 

@@ -223,6 +223,11 @@ refused() {
     expect 1 "$loamfs" mount "$2" "$mnt"
     [ "$(wc -l <"$work/out")" = 1 ] && grep -q "can only be read: $1; mount it read-only (\`-o ro\`)" "$work/out" ||
         fail "it says $(cat "$work/out")"
+    for command in "mkfs --force" "grow --size 300M"; do
+        expect 77 "$loamfs" $command "$2"
+        grep -q "can only be read: $1; make it writable, or change a copy of it" "$work/out" ||
+            fail "$command says $(cat "$work/out")"
+    done
     expect 0 "$loamfs" mount -o ro "$2" "$mnt"
     expect 0 "$loamfs" unmount "$mnt"
 }

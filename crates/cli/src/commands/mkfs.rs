@@ -20,6 +20,7 @@ use crate::dry::DryDevice;
 use crate::failure::{Failure, Kind};
 use crate::members;
 use crate::mount::refuse_attached;
+use crate::mount::unwritable::{self, Instead};
 use crate::mounts;
 use crate::output::print_lines;
 use crate::readers::{self, Kept};
@@ -123,6 +124,7 @@ impl MkfsArgs {
         let mut befores = Vec::new();
         for (path, _) in &paths {
             refuse_mounted(path)?;
+            unwritable::refuse_device(path, Instead::Change)?;
             befores.push(before(path, self.size)?);
         }
         let result = self.make(&options, &paths, &befores);
@@ -256,7 +258,10 @@ impl MkfsArgs {
             }
         })
         .and_then(|device| readers::with_image(path, device, &options, Kept::ByLock))
-        .map_err(|error| Failure::device(path, &error))
+        .map_err(|error| {
+            let failure = Failure::device(path, &error);
+            unwritable::explained(path, failure, Instead::Change)
+        })
     }
 }
 

@@ -22,7 +22,7 @@ use super::old_loop;
 use super::options::Options;
 use super::spec::Spec;
 use super::unmounter::Unmounter;
-use super::unwritable;
+use super::unwritable::{self, Instead};
 use crate::failure::{Failure, Kind};
 use crate::members;
 use crate::readers::{self, Kept};
@@ -71,12 +71,12 @@ impl Source {
     /// If one cannot be opened, stays in use, or is missing.
     pub fn open(path: &Path, options: &Options) -> Result<Self, Failure> {
         if !options.is_read_only() {
-            unwritable::refuse_device(path)?;
+            unwritable::refuse_device(path, Instead::Mount)?;
         }
         let opened = Self::open_one(path, options);
         let source = opened.map_err(|failure| match options.is_read_only() {
             true => failure,
-            false => unwritable::explained(path, failure),
+            false => unwritable::explained(path, failure, Instead::Mount),
         })?;
         let others = RefCell::new(Vec::new());
         let named = Arc::clone(&source.named);

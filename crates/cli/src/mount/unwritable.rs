@@ -11,27 +11,40 @@ use rustix::fs::{
 use crate::failure::{Failure, Kind};
 use crate::text::shown_path;
 
+/// What to do with what can only be read.
+#[derive(Clone, Copy, Debug)]
+pub enum Instead {
+    /// Mount it so.
+    Mount,
+    /// Have it take changes.
+    Change,
+}
+
 /// That a device is not read-only: it can be opened for writing all the same, and only a write fails.
 ///
 /// # Errors
 ///
 /// If it is.
-pub fn refuse_device(path: &Path) -> Result<(), Failure> {
+pub fn refuse_device(path: &Path, instead: Instead) -> Result<(), Failure> {
     let why = fs::metadata(path).ok().and_then(|found| of_device(&found));
-    why.map_or(Ok(()), |why| Err(refusal(path, why)))
+    why.map_or(Ok(()), |why| Err(refusal(path, why, instead)))
 }
 
 /// The failure to open something for writing, with the reason if it can only be read.
-pub fn explained(path: &Path, failure: Failure) -> Failure {
+pub fn explained(path: &Path, failure: Failure, instead: Instead) -> Failure {
     if failure.kind() == Kind::Busy {
         return failure;
     }
-    reason(path).map_or(failure, |why| refusal(path, why))
+    reason(path).map_or(failure, |why| refusal(path, why, instead))
 }
 
-fn refusal(path: &Path, why: &str) -> Failure {
+fn refusal(path: &Path, why: &str, instead: Instead) -> Failure {
     let shown = shown_path(path);
-    let text = format!("{shown} can only be read: {why}; mount it read-only (`-o ro`)");
+    let advice = match instead {
+        Instead::Mount => "mount it read-only (`-o ro`)",
+        Instead::Change => "make it writable, or change a copy of it",
+    };
+    let text = format!("{shown} can only be read: {why}; {advice}");
     Failure::new(Kind::NoPermission, text)
 }
 
