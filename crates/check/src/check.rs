@@ -115,6 +115,7 @@ fn check_volume(volume: &Volume<'_>, options: &mut Options<'_>, memory: u64, rep
         report.add(problem.clone());
     }
     report.stats().last = volume.last();
+    report.stats().durable = volume.durable();
     report.stats().segments = volume.segments().len() as u64;
     report.stats().dropped_segments = volume.dropped_segments() as u64;
 

@@ -132,6 +132,11 @@ problems! {
         leads
     )]
     119 Minor false PlaceDamaged { leads: u32, device: u32, problems: u64 }
+    /// What the leading device holds stands twice, and one place is that of an earlier time.
+    #[error(
+        "what device {leads} holds ends with segment {last} where it stands on device {device}, and its other place knows segment {durable} to be durable in both: device {device} is older, as from a backup"
+    )]
+    120 Major false PlaceStale { leads: u32, device: u32, last: Ssn, durable: Ssn }
 
     /// A node cannot be used.
     #[error("{kind:?} of inode {ino}, level {level}, from key {low} on, at {addr}: {fault}")]

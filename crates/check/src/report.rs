@@ -79,6 +79,9 @@ pub struct Stats {
     /// The last segment that counts.
     #[serde(serialize_with = "number")]
     pub last: Ssn,
+    /// The highest segment of which something says that it was durable.
+    #[serde(serialize_with = "number")]
+    pub durable: Ssn,
     /// Segments adopted.
     pub segments: u64,
     /// Segments that continue the chain, but do not count.

@@ -138,6 +138,8 @@ impl Failure {
                 | LogError::Incomplete { .. }
                 | LogError::Members(_)
                 | LogError::Alone
+                | LogError::StaleFirst
+                | LogError::StaleSecond
                 | LogError::Lost(_),
             ) => told(Kind::Data, ""),
             Error::Superblock(_) | Error::Corrupt(_) | Error::Log(_) | Error::Space(_) => {

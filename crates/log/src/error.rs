@@ -57,6 +57,16 @@ pub enum LogError {
         "one of the two copies of the log is missing, so that the volume can only be read; attach its device, or make the volume whole by `loamfs device remove --missing` or `loamfs device replace --missing`"
     )]
     Alone,
+    /// What leads lacks what its copy knows to be durable.
+    #[error(
+        "the device that leads is older than its copy, as from a backup, so that the volume can only be read; attach the newer one, or leave this one away and make the volume whole by `loamfs device replace --missing`"
+    )]
+    StaleFirst,
+    /// The copy lacks what the device that leads knows to be durable.
+    #[error(
+        "the device that has the copy is older than the one that leads, as from a backup, so that the volume can only be read; attach the newer one, or leave this one away and go on by `loamfs device remove --missing`"
+    )]
+    StaleSecond,
     /// Devices are not a volume together.
     #[error(transparent)]
     Members(#[from] MembersError),

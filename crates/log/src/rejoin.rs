@@ -26,10 +26,21 @@ pub struct Adopted {
     sides: Option<[Arc<dyn Device>; 2]>,
     /// Whether that is the second one.
     by_second: bool,
+    /// The place that lacks what the other one knows to be durable.
+    stale: Option<Place>,
 }
 
-/// Reads superblocks and chain: where the log stands twice, in its first place, unless that is damaged and the second one is not.
-/// Either may be gone by: what one has and the other has not was promised to nobody.
+/// One of the two places of what the leading device holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// The device that leads.
+    First,
+    /// The one that has the copy.
+    Second,
+}
+
+/// Reads superblocks and chain: where the log stands twice, in its first place, unless that is damaged or stale and the second one is
+/// not. Of places that are neither, either may be gone by: what one has and the other has not was promised to nobody.
 ///
 /// # Errors
 /// The device's, or why the chain cannot be used.
@@ -39,22 +50,34 @@ pub fn adopt(device: &dyn Device, law: &Law<dyn Rules>) -> Result<Adopted, LogEr
         return adopt_on(device, law);
     };
     let by_first = adopt_on(first.as_ref(), law);
+    let by_second = adopt_on(second.as_ref(), law);
+    let stale = match (&by_first, &by_second) {
+        (Ok(one), Ok(other)) if one.lacks(other) => Some(Place::First),
+        (Ok(one), Ok(other)) if other.lacks(one) => Some(Place::Second),
+        _ => None,
+    };
     let is_whole = |adopted: &Adopted| adopted.chain.loss.is_none();
-    if !by_first.as_ref().is_ok_and(is_whole)
-        && let Ok(by_second) = adopt_on(second.as_ref(), law)
-        && (is_whole(&by_second) || by_first.is_err())
-    {
-        tracing::warn!("the log is damaged on the device that leads: its copy is taken");
-        return Ok(Adopted {
-            sides: Some([second, first]),
-            by_second: true,
-            ..by_second
-        });
+    let takes_second = match stale {
+        Some(place) => place == Place::First,
+        None if by_first.as_ref().is_ok_and(is_whole) => false,
+        None => by_first.is_err() || by_second.as_ref().is_ok_and(is_whole),
+    };
+    match by_second {
+        Ok(by_second) if takes_second => {
+            tracing::warn!("the log is damaged or old on the device that leads: its copy is taken");
+            Ok(Adopted {
+                sides: Some([second, first]),
+                by_second: true,
+                stale,
+                ..by_second
+            })
+        }
+        _ => Ok(Adopted {
+            sides: Some([first, second]),
+            stale,
+            ..by_first?
+        }),
     }
-    Ok(Adopted {
-        sides: Some([first, second]),
-        ..by_first?
-    })
 }
 
 fn adopt_on(device: &dyn Device, law: &Law<dyn Rules>) -> Result<Adopted, LogError> {
@@ -66,6 +89,7 @@ fn adopt_on(device: &dyn Device, law: &Law<dyn Rules>) -> Result<Adopted, LogErr
         chain,
         sides: None,
         by_second: false,
+        stale: None,
     })
 }
 
@@ -99,12 +123,17 @@ impl Adopted {
     }
 
     /// That the volume may be written: this code knows all that superblocks say, and all places are there in which what the leading
-    /// device holds should stand.
+    /// device holds should stand. Of a stale one more is old than its log, so that it cannot be brought into line.
     ///
     /// # Errors
-    /// [`LogError::Superblock`], [`LogError::Alone`].
+    /// [`LogError::Superblock`], [`LogError::Alone`], [`LogError::StaleFirst`], [`LogError::StaleSecond`].
     pub fn may_write(&self) -> Result<(), LogError> {
         self.copies.may_write()?;
+        match self.stale {
+            Some(Place::First) => return Err(LogError::StaleFirst),
+            Some(Place::Second) => return Err(LogError::StaleSecond),
+            None => {}
+        }
         match self.sb.copy().is_some() && self.sides.is_none() {
             true => Err(LogError::Alone),
             false => Ok(()),
@@ -157,6 +186,12 @@ impl Adopted {
             }
         }
         Ok(())
+    }
+
+    /// Whether its chain is whole, and ends before what the other place knows to be durable in both.
+    fn lacks(&self, other: &Adopted) -> bool {
+        let last = self.chain.links.last().map(|link| link.header.ssn);
+        self.chain.loss.is_none() && last.is_some_and(|last| last < other.durable())
     }
 
     /// The highest segment that anything says was durable.

@@ -5,7 +5,8 @@
 
 use loamfs_check::{Options, Problem, check};
 use loamfs_device::{
-    Device, Effect, Event, FaultyDevice, Image, MemoryDevice, Op, RecordingDevice, Rule,
+    Device, Effect, Event, FaultyDevice, Image, IoKind, MemoryDevice, Op, RecordingDevice, Rule,
+    read_exact, write_all,
 };
 use loamfs_format::superblock::DeviceKind;
 use loamfs_fs::members::{Candidate, join, join_without};
@@ -309,6 +310,56 @@ fn a_new_fast_device_gets_all_that_the_copy_has() {
     let there = [parts.candidate(0)];
     let refused = Replacing::ask(&slow, &there, &small).map(drop);
     assert!(matches!(refused, Err(Error::Options(_))), "{refused:?}");
+}
+
+/// One of the devices is what it was when fewer requests had been made, as from a backup.
+fn with_older(parts: &Parts, older: usize, count: usize) -> Parts {
+    let recorder = &parts.recorder;
+    let (old, new) = (recorder.image_after(count).unwrap(), recorder.image());
+    let part = |offset: u64| usize::from(offset >= FAST);
+    let joined = MemoryDevice::from_image(new);
+    let old = MemoryDevice::from_image(old);
+    for at in (0..ALL).step_by(4096).filter(|at| part(*at) == older) {
+        let bytes = read_exact(&old, at, 4096, IoKind::Other).unwrap();
+        write_all(&joined, at, &bytes, IoKind::Other).unwrap();
+    }
+    Parts::of(joined.image())
+}
+
+#[test]
+fn a_device_from_a_backup_takes_nothing_back() {
+    let parts = Parts::made();
+    let promises = used(&parts, 0);
+    let (end, contents) = promises.last().unwrap();
+    // Closed or not: at the end of each of some syncs the one device was copied, and it comes back now.
+    for (count, _) in promises.iter().skip(2).step_by(3).filter(|it| it.0 < *end) {
+        for (older, refusal) in ["leads is older", "has the copy is older"]
+            .iter()
+            .enumerate()
+        {
+            let parts = with_older(&parts, older, *count);
+            let image = parts.recorder.image();
+            let opened = Volume::open(
+                parts.joined(There::Both),
+                &OpenOptions::default(),
+                Env::fixed(5),
+            );
+            let said = opened.map(drop).unwrap_err().to_string();
+            assert!(said.contains(refusal), "{said}");
+            assert!(parts.recorder.image() == image, "nothing was written");
+            let report = check(&*parts.joined(There::Both), &mut Options::default());
+            assert!(!report.is_clean(), "{report:?}");
+            // What is newer can be read, but for what the other device alone had.
+            let options = OpenOptions {
+                read_only: true,
+                ..OpenOptions::default()
+            };
+            let volume = Volume::open(parts.joined(There::Both), &options, Env::fixed(5)).unwrap();
+            for (name, bytes) in contents.iter().filter(|(_, bytes)| bytes.len() < LARGE) {
+                assert_eq!(get(&volume, name).unwrap(), *bytes);
+            }
+        }
+    }
 }
 
 #[test]

@@ -7,11 +7,20 @@ use crate::{Problem, Report, Severity};
 use loamfs_device::Device;
 
 /// Checks a volume in either place of what stands twice. Where one of them is sound the volume is, as a reader takes that; nothing is
-/// planned then, as a scrub writes the other one anew.
+/// planned then, as a scrub writes the other one anew. Of two that are sound one may be older than the other.
 pub(super) fn check(first: &dyn Device, second: &dyn Device, options: &mut Options<'_>) -> Report {
     let (mut in_first, mut in_second) = (look(first, options), look(second, options));
     match [&in_first, &in_second].map(damage) {
-        [0, 0] => in_first.finish(),
+        [0, 0] if lacks(&mut in_first, &mut in_second) => {
+            tell_stale(&mut in_second, second, &mut in_first, true);
+            in_second.finish()
+        }
+        [0, 0] => {
+            if lacks(&mut in_second, &mut in_first) {
+                tell_stale(&mut in_first, first, &mut in_second, false);
+            }
+            in_first.finish()
+        }
         [0, problems] => {
             tell(&mut in_first, first, problems, false);
             in_first.finish()
@@ -34,17 +43,42 @@ fn damage(found: &Draft) -> u64 {
     problems.filter(|it| it.severity() > Severity::Note).count() as u64
 }
 
-/// Says of what is sound on a device that the other place is damaged, which is the first one or not.
-fn tell(sound: &mut Draft, device: &dyn Device, problems: u64, is_first: bool) {
-    let Ok(copies) = find_superblock(device) else {
+/// Whether a place ends before what the other one knows to be durable in both.
+fn lacks(one: &mut Draft, other: &mut Draft) -> bool {
+    one.stats().last < other.stats().durable
+}
+
+/// Says of what is newer that the other place, which is the first one or not, is old. Nothing is repaired: more is old there than the log.
+fn tell_stale(newer: &mut Draft, device: &dyn Device, older: &mut Draft, is_first: bool) {
+    let Some((leads, device)) = holders(device, is_first) else {
         return;
     };
+    newer.plan_nothing();
+    let (last, durable) = (older.stats().last, newer.stats().durable);
+    newer.add(Problem::PlaceStale {
+        leads,
+        device,
+        last,
+        durable,
+    });
+}
+
+/// Says of what is sound on a device that the other place is damaged, which is the first one or not.
+fn tell(sound: &mut Draft, device: &dyn Device, problems: u64, is_first: bool) {
+    if let Some((leads, device)) = holders(device, is_first) {
+        sound.add(Problem::PlaceDamaged {
+            leads,
+            device,
+            problems,
+        });
+    }
+}
+
+/// The number of the device that leads, and of that with its first place or the second one.
+fn holders(device: &dyn Device, is_first: bool) -> Option<(u32, u32)> {
+    let copies = find_superblock(device).ok()?;
     let devices = &copies.newest.devices;
     let leads = devices.first().map_or(0, |it| it.device);
-    let holder = devices.iter().find(|it| it.has_copy);
-    sound.add(Problem::PlaceDamaged {
-        leads,
-        device: holder.filter(|_| !is_first).map_or(leads, |it| it.device),
-        problems,
-    });
+    let holder = devices.iter().find(|it| it.has_copy && !is_first);
+    Some((leads, holder.map_or(leads, |it| it.device)))
 }

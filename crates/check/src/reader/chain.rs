@@ -36,6 +36,8 @@ pub(crate) struct Chain {
     pub(crate) healed: Vec<Link>,
     /// What rotted, if it is not a crash that ended the chain.
     pub(crate) lost: Option<LostSegments>,
+    /// The highest segment of which something says that it was durable.
+    pub(crate) durable: Ssn,
 }
 
 /// Segments that were durable and cannot be read any more.
@@ -88,6 +90,7 @@ fn read_from(io: &Io<'_>, sb: &Superblock, named: Ssn, clean: bool) -> Result<Ch
         dropped,
         healed,
         lost,
+        durable: trusted,
     })
 }
 

@@ -85,6 +85,7 @@ impl<'d> Volume<'d> {
             dropped: 0,
             healed: Vec::new(),
             lost: None,
+            durable: Ssn::default(),
             links,
         };
         if chain.links.is_empty() {
@@ -172,6 +173,11 @@ impl<'d> Volume<'d> {
     /// The last segment that counts.
     pub fn last(&self) -> Ssn {
         self.chain.last()
+    }
+
+    /// The highest segment of which something says that it was durable.
+    pub fn durable(&self) -> Ssn {
+        self.chain.durable
     }
 
     /// The records of a segment of the chain, read anew.
