@@ -92,6 +92,7 @@ smoke: build fsx-program
 	$(ROOT) bash crates/cli/tests/watch.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/places.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/place.sh $(LOAMFS)
+	$(ROOT) bash crates/cli/tests/idle.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/devices.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/degraded.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/tiers.sh $(LOAMFS)

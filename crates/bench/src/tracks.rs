@@ -19,6 +19,8 @@ use crate::workload::Content;
 /// Files have one to so many pieces of so many bytes.
 const PIECE: usize = 4096;
 const PIECES: u64 = 4;
+/// Ticks in which nothing forms, so that no more will: gathering takes some.
+const RESTING: u32 = 64;
 /// Files that are made in the time between two looks of the clock.
 const A_TICK: u64 = 1000;
 
@@ -63,6 +65,8 @@ pub struct Scale {
     pub seed: u64,
     /// Whether the directory says before that files go into tracks.
     pub hash: bool,
+    /// Whether tracks form by the clock.
+    pub idle: bool,
 }
 
 /// The same work out of the log, and by way of tracks.
@@ -91,6 +95,8 @@ pub struct Row {
     pub directories: u64,
     /// Files that settled.
     pub settled: u64,
+    /// Seconds that the volume said settling them would take, where that was by the clock.
+    pub said: Option<f64>,
     /// What was done then.
     pub compared: Vec<Compared>,
 }
@@ -127,7 +133,11 @@ impl Row {
         let made = stand.make()?;
         stand.remount()?;
         let log = stand.works("log")?;
-        let (arranged, done) = stand.arrange()?;
+        let (arranged, done) = match scale.idle {
+            true => stand.idle()?,
+            false => stand.arrange()?,
+        };
+        let said = stand.modelled.volume().info().tracks.formed_cost;
         stand.remount()?;
         let tracks = stand.works("tracks")?;
         let works = Work::value_variants().iter();
@@ -139,6 +149,7 @@ impl Row {
             arranged,
             directories: done.directories,
             settled: done.files,
+            said: scale.idle.then_some(said.as_secs_f64()),
             compared: compared
                 .map(|(work, (log, tracks))| Compared {
                     work: *work,
@@ -224,6 +235,22 @@ impl Stand {
             Ok(())
         })?;
         Ok((tally, *arranging.done()))
+    }
+
+    /// Nobody asks for anything, until nothing forms any more.
+    fn idle(&self) -> Result<(Tally, Arranged), Error> {
+        let formed = || self.modelled.volume().info().tracks.formed;
+        let tally = self.phase("idle", self.scale.files, || {
+            let (mut before, mut nothing) = (formed(), 0);
+            while nothing < RESTING {
+                self.tick()?;
+                let now = formed();
+                nothing = if now == before { nothing + 1 } else { 0 };
+                before = now;
+            }
+            Ok(())
+        })?;
+        Ok((tally, formed()))
     }
 
     fn remount(&mut self) -> Result<(), Error> {
@@ -314,6 +341,7 @@ mod tests {
             volume: 256 << 20,
             seed: 1,
             hash: false,
+            idle: false,
         };
         for set in [Set::Flat, Set::Deep] {
             let row = || Row::new(set, Preset::Reference, scale).unwrap();
@@ -331,5 +359,22 @@ mod tests {
             assert!(uniform.read.requests <= scale.reads + 40, "{uniform:?}");
             assert_eq!(uniform.written.requests, 0);
         }
+    }
+
+    #[test]
+    fn what_was_read_enough_settles_when_nobody_asks_for_anything() {
+        let scale = Scale {
+            files: 2_000,
+            reads: 2_000,
+            volume: 256 << 20,
+            seed: 1,
+            hash: false,
+            idle: true,
+        };
+        let row = || Row::new(Set::Flat, Preset::Reference, scale).unwrap();
+        let (one, other) = (row(), row());
+        assert_eq!(one.arranged, other.arranged);
+        assert_eq!(one.settled, scale.files);
+        assert!(one.said.is_some_and(|said| said > 0.0));
     }
 }

@@ -10,7 +10,7 @@ use loamfs_console::time;
 use loamfs_device::{Counters, Device, DeviceError, IoKind, KindCounters, read_exact};
 use loamfs_format::superblock::{self, Superblock};
 use loamfs_fs::types::{Attr, StatFs};
-use loamfs_fs::{Error, MemberInfo, Piece, Place, Volume, superblocks};
+use loamfs_fs::{Error, MemberInfo, Piece, Place, TracksInfo, Volume, superblocks};
 use loamfs_fuse::{Class, Counts, Tallies};
 use serde_json::{Value, json};
 
@@ -413,7 +413,7 @@ impl Report {
     }
 
     /// What the volume is, and what it holds on the device and in memory.
-    fn volume_lines(&self) -> [String; 8] {
+    fn volume_lines(&self) -> [String; 9] {
         let (size, number) = (|path| self.size(path), |path| self.number(path));
         [
             format!(
@@ -462,6 +462,7 @@ impl Report {
                 size("/memory/bitmap_bytes"),
             ),
             self.cleaning_line(),
+            self.tracks_line(),
             self.scrub_line(),
             format!(
                 "requests  {}, {} of {}",
@@ -506,6 +507,32 @@ impl Report {
                 .as_f64()
                 .unwrap_or(0.0)
                 * 1_000.0,
+        )
+    }
+
+    /// What formed by the clock, and what waits for that.
+    fn tracks_line(&self) -> String {
+        let number = |path| self.number(path);
+        let seconds = |path| self.value(path).as_f64().unwrap_or(0.0);
+        format!(
+            "tracks    {} formed in idle times, of {} ({}, estimated {:.1} s); {} of others; {} would pay: {} in {:.1} s, which would have spared {:.1} s",
+            count(number("/tracks/formed_files"), "file", "files"),
+            count(
+                number("/tracks/formed_directories"),
+                "directory",
+                "directories"
+            ),
+            self.size("/tracks/formed_bytes"),
+            seconds("/tracks/formed_estimated_seconds"),
+            count(number("/tracks/cold_reads"), "cold read", "cold reads"),
+            count(
+                number("/tracks/waiting_directories"),
+                "directory",
+                "directories"
+            ),
+            self.size("/tracks/waiting_bytes"),
+            seconds("/tracks/waiting_seconds"),
+            seconds("/tracks/waiting_saving_seconds"),
         )
     }
 
@@ -749,8 +776,24 @@ fn info_json(volume: &Volume) -> Value {
             "dirty_home_bytes": info.dirty_home_bytes,
             "bitmap_bytes": info.bitmap_bytes,
         },
+        "tracks": tracks_json(&info.tracks),
         "scrub": mark_json(volume),
         "requests": requests_json(&info.device),
+    })
+}
+
+/// Tracks that form by the clock.
+fn tracks_json(tracks: &TracksInfo) -> Value {
+    json!({
+        "cold_reads": tracks.cold_reads,
+        "waiting_directories": tracks.directories,
+        "waiting_bytes": tracks.bytes,
+        "waiting_seconds": tracks.cost.as_secs_f64(),
+        "waiting_saving_seconds": tracks.saving.as_secs_f64(),
+        "formed_directories": tracks.formed.directories,
+        "formed_files": tracks.formed.files,
+        "formed_bytes": tracks.formed.bytes,
+        "formed_estimated_seconds": tracks.formed_cost.as_secs_f64(),
     })
 }
 

@@ -17,6 +17,8 @@ pub(crate) struct Config {
     pub log_rotational: bool,
     /// When images settle.
     pub settles: SettleWhen,
+    /// When tracks form of what directories say nothing of.
+    pub tracks: SettleWhen,
     /// Which groups are emptied first when nobody waits.
     pub cleaning: CleaningPolicy,
 }

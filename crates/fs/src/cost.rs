@@ -65,6 +65,16 @@ impl Disk {
         }
     }
 
+    /// Whether it turns: what does not has no seeks.
+    pub fn turns(&self) -> bool {
+        self.turn > 0
+    }
+
+    /// Microseconds in which so many bytes pass.
+    pub fn pass(&self, bytes: u64) -> u64 {
+        bytes / self.rate
+    }
+
     /// Bytes that pass in a second.
     pub fn bytes_in_a_second(&self) -> u64 {
         self.rate * 1_000_000

@@ -173,6 +173,16 @@ fn entry_size(value: &[u8]) -> u64 {
     (INLINE_OVERHEAD + value.len()) as u64
 }
 
+/// Bytes by which an entry that was found adds to it.
+pub(crate) fn size_of(entry: &FoundEntry) -> u64 {
+    let dirent = Dirent {
+        ino: entry.ino,
+        file_type: entry.file_type,
+        name: &entry.name,
+    };
+    entry_size(&dirent.encode())
+}
+
 /// Puts an entry at `key`, which is free.
 pub(crate) fn insert(
     inode: &mut Inode,

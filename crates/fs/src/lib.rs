@@ -81,6 +81,6 @@ pub use shrink::shrink;
 pub use types::*;
 pub use volume::{
     Arranged, Arranging, Cleaned, Copying, Damaged, Durability, Info, Lost, MemberInfo,
-    OpenOptions, Ranges, Scrub, Scrubbed, Trimmed, Upkeep, Volume, Xattrs,
+    OpenOptions, Ranges, Scrub, Scrubbed, TracksInfo, Trimmed, Upkeep, Volume, Xattrs,
 };
 pub use xattrs::{PLACEMENT, TIER};

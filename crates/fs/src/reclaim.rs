@@ -2,6 +2,7 @@
 //! them elsewhere and frees their places. The cleaning policy chooses the ranges: [`cleaner`] (DESIGN.md, "One mover").
 
 mod cleaner;
+mod forming_cost;
 mod mover;
 mod plugging_cost;
 mod settler;

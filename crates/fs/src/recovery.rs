@@ -63,6 +63,7 @@ pub(crate) struct Settings {
     pub links_max: u32,
     pub owner: Ownership,
     pub settles: SettleWhen,
+    pub tracks: SettleWhen,
     pub cleaning: CleaningPolicy,
     /// Groups whose descriptors count wrongly.
     pub recount: Vec<GroupNo>,
@@ -288,6 +289,7 @@ fn assemble(
         owner: settings.owner,
         links_max: settings.links_max,
         settles: settings.settles,
+        tracks: settings.tracks,
         cleaning: settings.cleaning,
         ..*core.env.config()
     });
@@ -380,6 +382,7 @@ impl Core {
             rotational: device.rotational(),
             log_rotational: device.rotational_at(log_begin(&sb)),
             settles: SettleWhen::default(),
+            tracks: SettleWhen::default(),
             cleaning: CleaningPolicy::default(),
         };
         let mut core = Core {

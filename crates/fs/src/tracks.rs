@@ -6,7 +6,7 @@
 //!   true while files and names change.
 //! - [`choose`]: which files form a track together. [`cold`] reads their contents in another order, [`form`] makes them ready,
 //!   and [`fresh`] does so with new ones.
-//! - [`layout`]: how a segment writes a track.
+//! - [`layout`]: how a segment writes a track. [`reads`]: what reading files that have none has cost.
 //! - [`dissolve`] takes a track apart, and [`gather`] brings together what leads to tracks.
 
 pub(crate) mod ahead;
@@ -19,9 +19,11 @@ pub(crate) mod fresh;
 pub(crate) mod gather;
 pub(crate) mod layout;
 pub(crate) mod lookup;
+pub(crate) mod reads;
 pub(crate) mod table;
 
 use loamfs_format::{Extent, Ino, Ssn};
+use reads::ColdReads;
 use std::collections::BTreeMap;
 
 /// Tracks that the next segment writes.
@@ -30,6 +32,7 @@ pub(crate) struct Tracks {
     forming: Vec<Forming>,
     /// Free ranges that segments wrote over between tracks, until these are durable.
     padding: Vec<(Ssn, Extent)>,
+    reads: ColdReads,
 }
 
 /// A track that is about to be written: its files are dirty, and are sealed into it unless they change before.
@@ -90,6 +93,11 @@ impl Tracks {
     pub fn take_padding(&mut self, durable: Ssn) -> Vec<Extent> {
         let over = self.padding.extract_if(.., |(ssn, _)| *ssn <= durable);
         over.map(|(_, range)| range).collect()
+    }
+
+    /// What reading files out of the log has cost.
+    pub fn reads(&mut self) -> &mut ColdReads {
+        &mut self.reads
     }
 
     /// They are in a segment, or have no place: what is dirty of them goes to the log.

@@ -19,6 +19,7 @@ mod discard;
 mod drive;
 mod emptying;
 mod flight;
+mod forming;
 mod freeze;
 mod info;
 mod latch;
@@ -44,7 +45,7 @@ pub use discard::Trimmed;
 pub(crate) use drive::{TRIES, load_groups};
 pub use emptying::Cleaned;
 pub(crate) use flight::write_segment;
-pub use info::{Info, MemberInfo};
+pub use info::{Info, MemberInfo, TracksInfo};
 pub use missing::Lost;
 pub use opening::OpenOptions;
 pub use ranges::Ranges;
@@ -62,6 +63,7 @@ use crate::reader::Reader;
 use crate::shares::Shares;
 use crate::writeback::Spare;
 use flight::Flight;
+use forming::Forming;
 use latch::Latch;
 use loamfs_device::Device;
 use loamfs_log::loss::Loss;
@@ -107,6 +109,7 @@ pub(crate) struct Engine {
     settle_bytes: Option<usize>,
     /// Whether nobody asks the device for anything.
     quiet: Mutex<Quiet>,
+    forming: Mutex<Forming>,
     /// Where new homes are put together.
     spare: Spare,
     shares: Shares,
@@ -148,8 +151,9 @@ impl Volume {
         self.engine.core()
     }
 
-    /// As [`Engine::run`].
+    /// As [`Engine::run`], for somebody who asked for it.
     pub(crate) fn run<T>(&self, op: impl FnMut(&mut Core) -> Result<T, Stop>) -> Result<T, Error> {
+        self.engine.tally.note_asked();
         self.engine.run(op)
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use loamfs_check::{Options, Plan, Severity};
 use loamfs_device::{Device, Image, MemoryDevice};
 use loamfs_format::Ino;
+use loamfs_format::superblock::DiskFigures;
 use loamfs_fs::env::{Env, ManualClock};
 use loamfs_fs::{
     Arranging, Attr, DirEntry, Durability, Error, MkfsOptions, NewInode, OpenOptions, PROFILES,
@@ -21,6 +22,18 @@ use crate::without::Without;
 /// The moment at which every test begins.
 const EPOCH: u32 = 1_700_000_000;
 
+/// How often the files of a directory are read cold until they settle, and how many of them.
+const READERS: u32 = 4;
+const ENTRIES: usize = 100;
+/// Ticks in between: what settles takes several.
+const TICKS: u32 = 12;
+/// The type of regular files, as directories have it.
+const DT_REG: u8 = 8;
+
+/// Volumes of the first profile on disks that turn: tracks form by the clock there.
+pub const TURNING: &str = "hfs-turning";
+/// Behind the name of a profile: what the disk's time costs is said.
+const ON_DISK: &str = "-turning";
 /// Behind the name of a profile: segments say what changed in inodes (rule 16).
 const WITH_DELTAS: &str = "-deltas";
 /// Kinds of volumes.
@@ -31,9 +44,11 @@ pub const DELTAS: &str = "hfs-deltas";
 /// The options that volumes of some kind are made with, beside those of their sizes.
 pub fn options_of(volumes: &str) -> MkfsOptions {
     let with_deltas = volumes.strip_suffix(WITH_DELTAS);
+    let on_disk = volumes.strip_suffix(ON_DISK);
     MkfsOptions {
-        profile: with_deltas.unwrap_or(volumes).to_owned(),
+        profile: with_deltas.or(on_disk).unwrap_or(volumes).to_owned(),
         deltas: with_deltas.is_some(),
+        disk: on_disk.map(|_| DiskFigures::TURNING),
         ..MkfsOptions::default()
     }
 }
@@ -73,12 +88,16 @@ impl Loam {
     /// What its volumes are made with.
     fn options(&self, geometry: &Geometry) -> MkfsOptions {
         let MkfsOptions {
-            profile, deltas, ..
+            profile,
+            deltas,
+            disk,
+            ..
         } = options_of(self.volumes);
         MkfsOptions {
             uuid: Some([0x5a; 16]),
             profile,
             deltas,
+            disk,
             ..geometry.mkfs_options()
         }
     }
@@ -383,6 +402,26 @@ impl Subject for Mounted {
 
     fn settle_directory(&self, dir: Ino) -> Outcome<()> {
         Ok(self.volume.upkeep().settle_directory(dir)?)
+    }
+
+    fn read_until_settled(&self, dir: Ino) -> Outcome<()> {
+        let formed = || self.volume.info().tracks.formed;
+        let before = formed();
+        for _ in 0..READERS {
+            let entries = self.volume.readdir(dir, 0, ENTRIES)?;
+            for entry in entries.iter().filter(|entry| entry.file_type == DT_REG) {
+                self.volume.upkeep().drop_caches()?;
+                self.volume.lookup(dir, &entry.name)?;
+                self.volume.read(entry.ino, 0, 1 << 16)?;
+            }
+            for _ in 0..TICKS {
+                self.tick(500)?;
+            }
+            if formed() != before {
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn place(&self, dir: Ino, placement: Placement) -> Outcome<()> {

@@ -140,6 +140,8 @@ pub enum Op {
     Settle,
     /// Settles the small files of a directory into tracks.
     Place { dir: Id },
+    /// Reads the files of a directory cold until they settle into tracks by the clock, where that comes to pay.
+    Idle { dir: Id },
     /// Says where small files of a directory go, and moves those that are there.
     Say { dir: Id, placement: Placement },
     /// Says on which devices large files of a directory go, and moves those that are there.

@@ -196,6 +196,10 @@ impl<'a> Runner<'a> {
                 Some(dir) => self.flush("settle a directory", |s| s.settle_directory(dir)),
                 None => Ok(Step::Skipped),
             },
+            Op::Idle { dir } => match self.ino(dir) {
+                Some(dir) => self.flush("read until it settles", |s| s.read_until_settled(dir)),
+                None => Ok(Step::Skipped),
+            },
             Op::Say { dir, placement } => Xattrs(self).say(dir, placement),
             Op::On { dir, tier } => Xattrs(self).carry(dir, tier),
             Op::Tick { millis } => self.flush("tick", |s| s.tick(millis)),

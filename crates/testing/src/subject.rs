@@ -210,6 +210,10 @@ pub trait Subject: Send {
     fn settle_directory(&self, _dir: Ino) -> Outcome<()> {
         Ok(())
     }
+    /// Reads a directory's files cold until they settle by the clock, where a subject has such a thing.
+    fn read_until_settled(&self, _dir: Ino) -> Outcome<()> {
+        Ok(())
+    }
     /// EOPNOTSUPP where a subject has no such thing. [`PLACEMENT`] shows it.
     fn place(&self, _dir: Ino, _placement: Placement) -> Outcome<()> {
         Err(Failure::plain(errno::EOPNOTSUPP))

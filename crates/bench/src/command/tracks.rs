@@ -35,6 +35,9 @@ pub struct TracksArgs {
     /// Say `hash` of the directory before the files are made: the log's columns show what came of that alone.
     #[arg(long)]
     hash: bool,
+    /// Let the clock form tracks while nobody asks for anything, instead of asking for them. It takes the directories of which it pays.
+    #[arg(long)]
+    idle: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -48,6 +51,7 @@ impl TracksArgs {
             volume: self.volume << 20,
             seed: self.seed,
             hash: self.hash,
+            idle: self.idle,
         };
         let chosen = match self.only.as_slice() {
             [] => Set::value_variants(),

@@ -44,7 +44,7 @@ enum Type {
 }
 
 /// Figures of the whole volume: name, what it is, where the daemon's report has it, and what it means.
-const FIGURES: [(&str, Type, &str, &str); 24] = {
+const FIGURES: [(&str, Type, &str, &str); 27] = {
     use Type::{Counter, Gauge};
     [
         (
@@ -99,6 +99,24 @@ const FIGURES: [(&str, Type, &str, &str); 24] = {
             Gauge,
             "/log/unsettled_images",
             "Parts of large files that wait in the log.",
+        ),
+        (
+            "cold_reads",
+            Counter,
+            "/tracks/cold_reads",
+            "Reads of small files out of the log that took a request for inode and contents each, where tracks may form in idle times.",
+        ),
+        (
+            "settled_files",
+            Counter,
+            "/tracks/formed_files",
+            "Files that were put into tracks in idle times.",
+        ),
+        (
+            "settled_bytes",
+            Counter,
+            "/tracks/formed_bytes",
+            "Bytes of these.",
         ),
         (
             "cleaned_fragments",

@@ -278,6 +278,7 @@ impl ControlHandler {
         volume.commit_seconds.get_or_insert(seconds);
         volume.discard.get_or_insert(defaults.discard);
         volume.clean.get_or_insert(defaults.cleaning);
+        volume.tracks.get_or_insert(defaults.tracks);
         options.daemon.transport.get_or_insert_default();
         serde_json::to_string(&options.fixed()).map_err(|error| error.to_string())
     }

@@ -161,7 +161,7 @@ fn split(list: &str) -> Vec<&str> {
 mod tests {
     use super::table::OWNED;
     use super::*;
-    use loamfs_fs::{AtimeWhen, CleaningPolicy, Ownership};
+    use loamfs_fs::{AtimeWhen, CleaningPolicy, Ownership, SettleWhen};
 
     fn parsed(list: &str) -> Options {
         Options::parse([list]).unwrap()
@@ -234,6 +234,12 @@ mod tests {
     fn values_are_checked() {
         assert_eq!(parsed("cache=64M").volume.cache, Some(64 << 20));
         assert_eq!(parsed("settle=32M,cache=64M").volume.settle, Some(32 << 20));
+        let tracks = |list| parsed(list).volume.tracks;
+        assert_eq!(tracks("tracks=asked"), Some(SettleWhen::Asked));
+        assert_eq!(
+            (tracks("tracks=auto"), tracks("ro")),
+            (Some(SettleWhen::Pays), None)
+        );
         let clean = |list| parsed(list).volume.clean;
         assert_eq!(clean("clean=greedy"), Some(CleaningPolicy::Greedy));
         assert_eq!(
@@ -261,6 +267,8 @@ mod tests {
             "settle=33M,cache=64M",
             "clean",
             "clean=oldest",
+            "tracks",
+            "tracks=never",
             "commit=0",
             "commit=-1",
             "threads=0",

@@ -302,9 +302,18 @@ impl Cleaner<'_> {
     /// Free groups that are lacking when nobody does anything: what segments and data keep for themselves, and a sixteenth of
     /// all for what is written next.
     pub fn lacking_in_idle_time(&self) -> u64 {
-        let g = self.geometry;
-        let wanted = self.sizes.groups_kept_from_data() + 1 + u64::from(g.groups()) / IDLE_PART;
-        wanted.saturating_sub(self.space.free_groups())
+        self.wanted_in_idle_time()
+            .saturating_sub(self.space.free_groups())
+    }
+
+    /// Free groups that are more than that.
+    pub fn spared_in_idle_time(&self) -> u64 {
+        let free = self.space.free_groups();
+        free.saturating_sub(self.wanted_in_idle_time())
+    }
+
+    fn wanted_in_idle_time(&self) -> u64 {
+        self.sizes.groups_kept_from_data() + 1 + u64::from(self.geometry.groups()) / IDLE_PART
     }
 
     /// What emptying groups may cost, so that it takes a disk less than to write `frags` fragments into holes: those of data

@@ -271,6 +271,14 @@ impl DirTracks<'_> {
     }
 }
 
+/// The directory of a file that stands in the log, if it may settle there.
+pub(super) fn dir_in_log(node: &Node) -> Option<Ino> {
+    let inode = node.inode();
+    let cold = Which::Cold(&Ahead::default());
+    let in_log = matches!(inode.body, Body::Small(_)) && may_settle(node, inode.parent, cold);
+    in_log.then_some(inode.parent)
+}
+
 /// Whether a file may be in a track: a small one with one link, without attributes.
 fn may_settle(node: &Node, dir: Ino, which: Which<'_>) -> bool {
     let inode = node.inode();

@@ -21,8 +21,8 @@ const GIVE_BACK_ROUNDS: usize = 6;
 pub(super) const LEFTOVERS_STEP: usize = 64;
 
 impl Upkeep<'_> {
-    /// Does what is due by the clock: commit by age, leftovers of an earlier mount, settling, checkpoints, and
-    /// emptying groups while few are free.
+    /// Does what is due by the clock: commit by age, leftovers of an earlier mount, settling, checkpoints,
+    /// emptying groups while few are free, and tracks.
     ///
     /// # Errors
     /// [`Error`].
@@ -32,6 +32,7 @@ impl Upkeep<'_> {
         if !self.core().access.is_writable() {
             return Ok(());
         }
+        let idle = self.former().may_be_idle();
         self.find_leftovers();
         engine.tidy_after(LEFTOVERS_STEP);
         self.reserve_places();
@@ -52,7 +53,7 @@ impl Upkeep<'_> {
         } else if unrecorded && self.core().pending.since().is_none() {
             engine.sealer().say_durable()?;
         }
-        engine.sweeper().settle_in_time()?;
+        let settles = engine.sweeper().settle_in_time()?;
         let sealer = engine.sealer();
         sealer.keep_reserve()?;
         sealer.discard_freed(DISCARD_STEP);
@@ -60,6 +61,10 @@ impl Upkeep<'_> {
         sealer.give_back()?;
         drop(sealer);
         engine.empty_in_idle_time();
+        if idle && !settles {
+            self.former().form_in_idle_time();
+        }
+        self.former().end_tick();
         Ok(())
     }
 

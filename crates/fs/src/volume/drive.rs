@@ -93,6 +93,8 @@ struct Course<'e> {
     /// What could not be read.
     damaged: Vec<Damage>,
     pins: Pins,
+    /// Whether blocks were fetched.
+    fetched: bool,
 }
 
 /// Why an operation stopped, and how things stood then.
@@ -110,6 +112,16 @@ impl Engine {
     /// Runs an operation until it ends, reading what it misses and making room where it needs some.
     pub(crate) fn run<T>(&self, op: impl FnMut(&mut Core) -> Result<T, Stop>) -> Result<T, Error> {
         Course::new(self, true).run(op)
+    }
+
+    /// The same; and whether a device was asked for blocks.
+    pub(super) fn run_told<T>(
+        &self,
+        op: impl FnMut(&mut Core) -> Result<T, Stop>,
+    ) -> Result<(T, bool), Error> {
+        let mut course = Course::new(self, true);
+        let done = course.run(op)?;
+        Ok((done, course.fetched))
     }
 
     /// Runs a step of a commit, which cannot wait for one.
@@ -163,10 +175,11 @@ impl<'e> Course<'e> {
             stuck: None,
             damaged: Vec::new(),
             pins: Pins::default(),
+            fetched: false,
         }
     }
 
-    fn run<T>(mut self, mut op: impl FnMut(&mut Core) -> Result<T, Stop>) -> Result<T, Error> {
+    fn run<T>(&mut self, mut op: impl FnMut(&mut Core) -> Result<T, Stop>) -> Result<T, Error> {
         patience::go_on()?;
         let result = loop {
             match self.attempt(&mut op) {
@@ -178,7 +191,8 @@ impl<'e> Course<'e> {
             }
         };
         if !self.pins.is_empty() {
-            self.engine.core().blocks.unpin(self.pins);
+            let pins = std::mem::take(&mut self.pins);
+            self.engine.core().blocks.unpin(pins);
         }
         result
     }
@@ -337,6 +351,7 @@ impl<'e> Course<'e> {
 
     /// Reads blocks that an operation asked for while segment `asked` was open; returns what cannot be had.
     fn fetch(&mut self, wanted: &[Fetch], asked: Ssn) -> Vec<Damage> {
+        self.fetched = true;
         self.engine.share_cache(&self.engine.core());
         let pins = &mut self.pins;
         let take =

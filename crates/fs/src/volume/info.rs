@@ -1,6 +1,6 @@
 //! Figures of a volume in use.
 
-use super::Volume;
+use super::{Arranged, Volume};
 use crate::access::Access;
 use crate::core::Core;
 use crate::reclaim::Fight;
@@ -51,6 +51,8 @@ pub struct Info {
     pub images: u64,
     /// What settling those of them that can settle now would take a disk, as estimated.
     pub settle_time: Duration,
+    /// Tracks that form by the clock.
+    pub tracks: TracksInfo,
     /// Fragments of the ranges that were cleaned since the volume was opened, and what of them was in use.
     pub cleaned_frags: u64,
     /// See above.
@@ -85,6 +87,26 @@ pub struct Info {
     pub device: Counters,
     /// The devices of a volume that has a table of them.
     pub members: Vec<MemberInfo>,
+}
+
+/// Tracks that form while nobody asks for anything.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TracksInfo {
+    /// Reads of small files out of the log since the volume was opened, for which the device was asked for inode and contents each.
+    /// They are counted where tracks may form by the clock.
+    pub cold_reads: u64,
+    /// Directories for which tracks would pay, as last looked at, that are too few to begin.
+    pub directories: u64,
+    /// Bytes of their files, estimated.
+    pub bytes: u64,
+    /// What forming them would take a disk, estimated.
+    pub cost: Duration,
+    /// What the reads so far would not have taken.
+    pub saving: Duration,
+    /// What formed by the clock since the volume was opened.
+    pub formed: Arranged,
+    /// What forming that, and what is under way, takes a disk, estimated.
+    pub formed_cost: Duration,
 }
 
 /// One device of several.
@@ -159,6 +181,7 @@ impl Volume {
     pub fn info(&self) -> Info {
         let settle_time = self.engine.sweeper().settle_time();
         let settle_bytes = self.engine.sweeper().settle_bytes();
+        let told = self.engine.forming().told();
         let mut core = self.core();
         let g = core.geometry;
         let entries = core.sb.devices.iter();
@@ -186,6 +209,10 @@ impl Volume {
             inodes: core.inodes.totals().live,
             images: core.maps.lazy_map().len() as u64,
             settle_time,
+            tracks: TracksInfo {
+                cold_reads: core.tracks.reads().all(),
+                ..told
+            },
             cleaned_frags: core.reclaim.cleaned().frags,
             cleaned_live_frags: core.reclaim.cleaned().live,
             cleaned_by_tenths: core.reclaim.cleaned().by_tenths,

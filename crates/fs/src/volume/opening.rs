@@ -36,6 +36,8 @@ pub struct OpenOptions {
     pub settle_bytes: Option<usize>,
     /// When images settle.
     pub settles: SettleWhen,
+    /// When tracks form, but where somebody asks for it: once that pays, which it never does where nothing turns, or not at all.
+    pub tracks: SettleWhen,
     /// Which groups are emptied first when nobody waits.
     pub cleaning: CleaningPolicy,
     /// Sealed segments that may wait for the threads of [`Upkeep::write_behind`]; 0 without such threads. They take
@@ -66,6 +68,7 @@ impl Default for OpenOptions {
             dirty_max: None,
             settle_bytes: None,
             settles: SettleWhen::default(),
+            tracks: SettleWhen::default(),
             cleaning: CleaningPolicy::default(),
             flights: 0,
             owner: Ownership::default(),
@@ -101,6 +104,7 @@ impl Volume {
             links_max: options.links_max.min(recovery::LINKS_MAX),
             owner: options.owner,
             settles: options.settles,
+            tracks: options.tracks,
             cleaning: options.cleaning,
         };
         let (core, reader, loss) = recovery::open(&device, &settings, &env)?;
@@ -115,6 +119,7 @@ impl Volume {
                 flights: options.flights,
                 settle_bytes: options.settle_bytes,
                 quiet: Mutex::default(),
+                forming: Mutex::default(),
                 spare: Spare::default(),
                 shares,
                 tally: Tally::default(),

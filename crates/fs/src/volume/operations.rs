@@ -17,6 +17,7 @@ use crate::patience;
 use crate::reading::{Shared, joined};
 use crate::region::Region;
 use crate::stat;
+use crate::tracks::reads;
 use crate::types::{Attr, DirEntry, EntryPlus, InodeFlags, NewInode, RenameFlags, SetAttr};
 use crate::unit::UNIT;
 use loamfs_format::Ino;
@@ -63,11 +64,16 @@ impl Volume {
     /// # Errors
     /// [`Error`], here and below.
     pub fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Attr, Error> {
-        self.run(|core| {
+        self.engine.tally.note_asked();
+        let (attr, fetched) = self.engine.run_told(|core| {
             core.names()
                 .lookup(dir, name)
                 .and_then(|ino| stat::attr(core, ino))
-        })
+        })?;
+        if fetched {
+            reads::note(&mut self.core(), attr.ino, false);
+        }
+        Ok(attr)
     }
 
     /// Attributes.
@@ -332,7 +338,8 @@ impl Volume {
         let read = |core: &mut Core| core.reading().read(ino, offset, len);
         let range = offset..offset.saturating_add(len as u64);
         let region = Region::of(ino, offset / UNIT);
-        let first = self.run(|core| match read(core) {
+        self.engine.tally.note_asked();
+        let (first, fetched) = self.engine.run_told(|core| match read(core) {
             Err(Stop::Missing)
                 if patience::is_endless() && core.settler().asks(region, range.clone()) =>
             {
@@ -341,6 +348,9 @@ impl Volume {
             result => result.map(Some),
         })?;
         if let Some(bytes) = first {
+            if fetched {
+                reads::note(&mut self.core(), ino, true);
+            }
             return Ok(bytes);
         }
         let regions = self.engine.sweeper().due_before_read(ino, range);

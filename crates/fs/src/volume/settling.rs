@@ -50,16 +50,18 @@ impl Quiet {
 
 impl Sweeper<'_> {
     /// Settles what has to leave the log, or else what is worth it when the device was asked for nothing since the last time.
-    pub(super) fn settle_in_time(&self) -> Result<(), Error> {
+    /// Answers whether there was anything.
+    pub(super) fn settle_in_time(&self) -> Result<bool, Error> {
         let Some(_turn) = self.may_settle() else {
-            return Ok(());
+            return Ok(true);
         };
         let one_sweep = self.settle_buffer();
         if self.core().settler().is_pressed() {
-            return self.settle_pressed(one_sweep);
+            self.settle_pressed(one_sweep)?;
+            return Ok(true);
         }
         if !self.core().settler().chooses() || !self.quiet().begins(self.requests()) {
-            return Ok(());
+            return Ok(false);
         }
         let regions = reclaim::idle(&self.largest());
         let settled = self.settle_regions(&regions, one_sweep)?;
@@ -68,7 +70,7 @@ impl Sweeper<'_> {
             0 => self.quiet().found_nothing(),
             _ => self.quiet().settled(requests),
         }
-        Ok(())
+        Ok(settled > 0)
     }
 
     /// Settles the region where a sweep takes least for each image, or the next one if nothing of that can go home.
@@ -110,7 +112,7 @@ impl Sweeper<'_> {
     }
 
     /// Requests of the device so far.
-    fn requests(&self) -> u64 {
+    pub(super) fn requests(&self) -> u64 {
         let total = self.device.counters().total();
         total.reads + total.writes
     }

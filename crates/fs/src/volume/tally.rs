@@ -8,6 +8,8 @@ use std::time::Duration;
 pub(super) struct Tally {
     /// Bytes of contents that were written.
     written: AtomicU64,
+    /// Operations that somebody asked for.
+    asked: AtomicU64,
     /// The longest wait for room, in nanoseconds.
     longest: AtomicU64,
 }
@@ -16,6 +18,16 @@ impl Tally {
     /// Somebody wrote so many bytes of contents.
     pub fn note_written(&self, bytes: u64) {
         self.written.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Somebody asked for an operation.
+    pub fn note_asked(&self) {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Operations that were asked for.
+    pub fn asked(&self) -> u64 {
+        self.asked.load(Ordering::Relaxed)
     }
 
     /// An operation waited so long until there was room for it, in memory or on the device.

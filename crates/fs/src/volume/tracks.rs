@@ -15,11 +15,11 @@ use crate::tracks::choose::{Loose, Which};
 use crate::tracks::dissolve::Dissolve;
 use crate::tracks::form::FormTrack;
 use crate::tracks::gather::Gather;
-use ahead::ReadAhead;
+use ahead::{Lookahead, ReadAhead};
 use loamfs_format::Ino;
 use loamfs_format::dirent::KEYS_END;
 use loamfs_format::group::Role;
-use loamfs_format::inode::{Placement, Tiering, mode};
+use loamfs_format::inode::{Placement, ROOT_INO, Tiering, mode};
 use loamfs_format::kind::InodeTree;
 use loamfs_format::superblock::{Features, INCOMPATIBLE_TRACKS};
 use std::collections::BTreeMap;
@@ -170,6 +170,23 @@ impl Arranging {
         }
     }
 
+    /// Directories alone, whose small files settle into tracks.
+    pub(super) fn of(dirs: Vec<Ino>) -> Arranging {
+        Arranging {
+            waiting: Vec::new(),
+            found: dirs,
+            ..Arranging::tree(ROOT_INO)
+        }
+    }
+
+    /// It goes on later: what was read ahead is not kept until then.
+    pub(super) fn at_rest(self) -> Arranging {
+        Arranging {
+            ahead: ReadAhead::default(),
+            ..self
+        }
+    }
+
     /// What it came to so far.
     pub const fn done(&self) -> &Arranged {
         &self.done
@@ -244,8 +261,8 @@ impl Upkeep<'_> {
     /// [`Error`]; what was moved before stays so. A directory that is gone meanwhile is none, nor is one that is damaged
     /// ([`Arranging::damaged`]).
     pub fn arrange(&self, arranging: &mut Arranging) -> Result<bool, Error> {
-        let arranger = Arranger { upkeep: *self };
-        if arranger.step(arranging)? {
+        self.engine().tally.note_asked();
+        if Arranger::new(*self, &|| false).step(arranging)? {
             return Ok(true);
         }
         all_written(self.engine().write_out(Durability::Durable)?)?;
@@ -254,13 +271,22 @@ impl Upkeep<'_> {
 }
 
 /// What takes the steps.
-struct Arranger<'v> {
+pub(super) struct Arranger<'v> {
     upkeep: Upkeep<'v>,
+    /// Whether a step is to end where it is.
+    ends: &'v dyn Fn() -> bool,
+}
+
+impl<'v> Arranger<'v> {
+    /// Steps end where they are once `ends` says so.
+    pub fn new(upkeep: Upkeep<'v>, ends: &'v dyn Fn() -> bool) -> Arranger<'v> {
+        Arranger { upkeep, ends }
+    }
 }
 
 impl Arranger<'_> {
     /// A step. Answers whether there was one to take.
-    fn step(&self, arranging: &mut Arranging) -> Result<bool, Error> {
+    pub fn step(&self, arranging: &mut Arranging) -> Result<bool, Error> {
         Ok(self.look_through(arranging)?
             || self.move_files(arranging)?
             || self.gather(arranging)?)
@@ -368,7 +394,9 @@ impl Arranger<'_> {
             let from = arranging.gathered[pass].unwrap_or(0);
             let some = arranging.found.iter().skip(from).take(GATHERED);
             let some: Vec<Ino> = some.copied().collect();
-            for dir in &some {
+            let mut count = 0;
+            for dir in some.iter().take_while(|_| !(self.ends)()) {
+                count += 1;
                 match self.gather_directory(*dir, which) {
                     Ok(()) => {}
                     // What is left stays where it is.
@@ -376,8 +404,8 @@ impl Arranger<'_> {
                     Err(error) => arranging.pass_over(*dir, error)?,
                 }
             }
-            arranging.gathered[pass] = Some(from + some.len());
-            if !some.is_empty() {
+            arranging.gathered[pass] = Some(from + count);
+            if count > 0 || (self.ends)() {
                 return Ok(true);
             }
         }
@@ -410,6 +438,9 @@ impl Arranger<'_> {
             .announce(Features::incompatible(INCOMPATIBLE_TRACKS))?;
         let mut from = Some(from);
         while let Some(key) = from {
+            if (self.ends)() {
+                return Ok(Some(Stage::Loosen(key)));
+            }
             let Loose { track, next } = self
                 .upkeep
                 .engine()
@@ -441,7 +472,13 @@ impl Arranger<'_> {
                 let begun = self.begin_to_move(dir, arranging);
                 matches!(begun, Ok(Some(Stage::Loosen(_))))
             };
-            ahead = ReadAhead::new(self.upkeep.engine(), &arranging.found, here, settle);
+            let lookahead = Lookahead {
+                engine: self.upkeep.engine(),
+                dirs: &arranging.found,
+                settle: &settle,
+                ends: self.ends,
+            };
+            ahead = lookahead.read(here);
         }
         let which = Which::Cold(ahead.contents());
         let range = from..ahead.end_from(here);
@@ -510,7 +547,7 @@ impl Arranger<'_> {
         self.cool(arranging)?;
         let (mut next, mut bytes) = (Some(range.start), 0);
         while let Some(from) = next {
-            if bytes >= STEP || from >= range.end {
+            if bytes >= STEP || from >= range.end || (self.ends)() {
                 break;
             }
             let step = operation(from);

@@ -336,6 +336,7 @@ impl Replacing {
             | Op::Commit(_)
             | Op::Checkpoint
             | Op::Place { .. }
+            | Op::Idle { .. }
             | Op::Say { .. }
             | Op::On { .. }
             | Op::Tick { .. }

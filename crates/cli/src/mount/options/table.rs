@@ -1,6 +1,6 @@
 //! The one table of mount options: what is taken, what it does, and what help, manual page, completion and "did you mean" say.
 
-use loamfs_fs::{AtimeRule, AtimeWhen, CleaningPolicy};
+use loamfs_fs::{AtimeRule, AtimeWhen, CleaningPolicy, SettleWhen};
 use loamfs_fuse::MountFlags;
 
 use super::daemon::THREADS_MAX;
@@ -98,6 +98,18 @@ pub const KNOWN: &[Known] = &[
             }),
         ]),
         "Which groups of the log are emptied first when nobody waits: by age too, or the emptiest. Default: cost-benefit.",
+    ),
+    told(
+        "tracks",
+        OneOf(&[
+            ("auto", |options| {
+                options.volume.tracks = Some(SettleWhen::Pays)
+            }),
+            ("asked", |options| {
+                options.volume.tracks = Some(SettleWhen::Asked)
+            }),
+        ]),
+        "When small files settle into tracks: in idle times once that pays, on disks that turn, or by `loamfs place` alone. Default: auto.",
     ),
     told(
         "commit",

@@ -1,7 +1,7 @@
 //! Options that say how the library opens a volume.
 
 use loamfs_console::size;
-use loamfs_fs::{AtimeRule, CleaningPolicy, Ownership};
+use loamfs_fs::{AtimeRule, CleaningPolicy, Ownership, SettleWhen};
 use nix::unistd::{Group, User};
 
 use super::super::cache;
@@ -26,6 +26,8 @@ pub struct VolumeOptions {
     pub settle: Option<usize>,
     /// Which groups are emptied first when nobody waits.
     pub clean: Option<CleaningPolicy>,
+    /// When tracks form of what directories say nothing of.
+    pub tracks: Option<SettleWhen>,
     /// Most seconds between commits.
     pub commit_seconds: Option<u64>,
     /// Tell the device at once what was freed.
@@ -50,6 +52,10 @@ impl VolumeOptions {
             ("cache", self.cache.map(|bytes| bytes.to_string())),
             ("settle", self.settle.map(|bytes| bytes.to_string())),
             ("clean", self.clean.map(name_of)),
+            (
+                "tracks",
+                self.tracks.map(|when| name_of_when(when).to_owned()),
+            ),
             ("commit", self.commit_seconds.map(|time| time.to_string())),
             ("discard", self.discard.map(|on| on.to_string())),
             ("uid", self.owner.uid.map(|uid| uid.to_string())),
@@ -103,6 +109,13 @@ fn name_of(policy: CleaningPolicy) -> String {
     let mut all = CleaningPolicy::NAMED.into_iter();
     let found = all.find(|(_, known)| *known == policy);
     found.map(|(name, _)| name.to_owned()).unwrap_or_default()
+}
+
+const fn name_of_when(when: SettleWhen) -> &'static str {
+    match when {
+        SettleWhen::Pays => "auto",
+        SettleWhen::Asked => "asked",
+    }
 }
 
 /// A user, by number or name.

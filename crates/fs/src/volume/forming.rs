@@ -1,0 +1,235 @@
+//! Tracks that form in idle times, of directories whose small files were read out of the log for so long that moving them would have
+//! paid (DESIGN.md, "Tracks"). A step at a time, which ends where anybody asks for something.
+
+use super::commit::all_written;
+use super::info::TracksInfo;
+use super::tracks::{Arranger, Arranging};
+use super::{Durability, Engine, Upkeep};
+use crate::error::Error;
+use crate::tracks::reads;
+use loamfs_format::{FragAddr, Ino};
+use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Bytes of contents that settle between two ticks, and that are worth beginning for: less takes a seek for little.
+const TOGETHER: u64 = 16 << 20;
+/// Steps between two ticks: most are short where directories are small.
+const STEPS: usize = 256;
+/// Directories that are weighed together: those of most reads.
+const WEIGHED: usize = 4096;
+
+/// What forms in idle times.
+#[derive(Debug, Default)]
+pub(super) struct Forming {
+    /// Operations that anybody asked for before the last tick, and requests of the device until its end.
+    asked: u64,
+    requests: u64,
+    /// Whether nothing was found to be worth it since anybody asked for something.
+    nothing: bool,
+    under_way: Option<Arranging>,
+    /// What is told of it.
+    told: TracksInfo,
+}
+
+impl Forming {
+    /// Whether nobody asked for anything since the last tick, and there may be something to form.
+    fn begins(&mut self, asked: u64, requests: u64) -> bool {
+        let is_quiet = self.asked == asked && self.requests == requests;
+        self.asked = asked;
+        self.nothing &= is_quiet;
+        is_quiet && !self.nothing
+    }
+
+    /// What it came to so far, as told.
+    pub fn told(&self) -> TracksInfo {
+        self.told
+    }
+}
+
+/// Directories that are worth it, and what they come to.
+#[derive(Debug, Default)]
+struct Chosen {
+    dirs: Vec<Ino>,
+    bytes: u64,
+    /// Microseconds of a disk.
+    cost: u64,
+    saving: u64,
+}
+
+impl Engine {
+    /// What forms in idle times.
+    pub(super) fn forming(&self) -> MutexGuard<'_, Forming> {
+        self.forming.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What forms tracks by the clock.
+#[derive(Clone, Copy)]
+pub(super) struct Former<'v> {
+    upkeep: Upkeep<'v>,
+}
+
+impl<'v> Upkeep<'v> {
+    /// What forms tracks by the clock.
+    pub(super) fn former(self) -> Former<'v> {
+        Former { upkeep: self }
+    }
+}
+
+impl Former<'_> {
+    fn engine(&self) -> &Engine {
+        self.upkeep.engine()
+    }
+
+    /// A tick begins. Whether nobody asked for anything since the last one, and something may form.
+    pub(super) fn may_be_idle(&self) -> bool {
+        let engine = self.engine();
+        let requests = engine.sweeper().requests();
+        let asked = engine.tally.asked();
+        let is_quiet = engine.forming().begins(asked, requests);
+        is_quiet && reads::matter(&engine.core())
+    }
+
+    /// A tick ends: its requests were nobody's.
+    pub(super) fn end_tick(&self) {
+        let requests = self.engine().sweeper().requests();
+        self.engine().forming().requests = requests;
+    }
+
+    /// Forms some tracks, as long as nobody asks for anything and there is room to spare. A failure is nobody's error.
+    pub(super) fn form_in_idle_time(&self) {
+        let engine = self.engine();
+        let asked = engine.tally.asked();
+        let sweeper = engine.sweeper();
+        let Some(_turn) = sweeper.may_settle() else {
+            return;
+        };
+        if !self.has_room_to_form() {
+            return;
+        }
+        let waiting = || engine.turns.wait_to_seal.load(Ordering::Relaxed);
+        let ends = || engine.tally.asked() != asked || waiting() > 0;
+        let under_way = engine.forming().under_way.take();
+        let Some(mut arranging) = under_way.or_else(|| self.choose(&ends)) else {
+            return;
+        };
+        let before = *arranging.done();
+        let goes_on = self.form_some(&mut arranging, &ends);
+        let done = *arranging.done();
+        let mut forming = engine.forming();
+        let formed = &mut forming.told.formed;
+        formed.directories += done.directories - before.directories;
+        formed.files += done.files - before.files;
+        formed.bytes += done.bytes - before.bytes;
+        formed.full = done.full;
+        match goes_on {
+            Ok(true) | Err(Error::ReadOnly) => forming.under_way = Some(arranging.at_rest()),
+            Ok(false) => {}
+            Err(error) => tracing::warn!(%error, "tracks that are worth it do not form for now"),
+        }
+    }
+
+    /// Whether nothing waits, and there is more room than cleaning would keep free in idle times.
+    fn has_room_to_form(&self) -> bool {
+        let mut core = self.engine().core();
+        let idle = core.pending.since().is_none() && !core.is_dirty();
+        let group = core
+            .geometry
+            .byte_offset(FragAddr(core.geometry.group_frags));
+        let spared = core.cleaner().spared_in_idle_time().saturating_mul(group);
+        idle && !core.space.is_all_log()
+            && !core.space.usage().is_emptying()
+            && spared >= 2 * TOGETHER.min(core.geometry.segment_max.into())
+            && core.budget().has_reserve()
+    }
+
+    /// Takes some steps.
+    fn form_some(&self, arranging: &mut Arranging, ends: &dyn Fn() -> bool) -> Result<bool, Error> {
+        let arranger = Arranger::new(self.upkeep, ends);
+        let until = arranging.done().bytes.saturating_add(TOGETHER);
+        let mut goes_on = true;
+        for _ in 0..STEPS {
+            if ends() || !goes_on || arranging.done().bytes >= until || !self.has_groups_to_form() {
+                break;
+            }
+            goes_on = arranger.step(arranging)?;
+        }
+        if !ends() {
+            all_written(self.engine().write_out(Durability::Durable)?)?;
+        }
+        Ok(goes_on)
+    }
+
+    /// Whether cleaning lacks no groups.
+    fn has_groups_to_form(&self) -> bool {
+        self.engine().core().cleaner().lacking_in_idle_time() == 0
+    }
+
+    /// The directories that are worth it now, if they are enough to begin. Their reads count anew.
+    fn choose(&self, ends: &dyn Fn() -> bool) -> Option<Arranging> {
+        let chosen = self.weigh(ends)?;
+        let begins = {
+            let mut core = self.engine().core();
+            let begins = chosen.bytes >= TOGETHER.min(core.geometry.segment_max.into());
+            let begun = chosen.dirs.iter().filter(|_| begins);
+            begun.for_each(|dir| core.tracks.reads().forget(*dir));
+            begins
+        };
+        let mut forming = self.engine().forming();
+        forming.nothing = !begins;
+        let told = forming.told;
+        forming.told = match begins {
+            true => TracksInfo {
+                formed: told.formed,
+                formed_cost: told.formed_cost + Duration::from_micros(chosen.cost),
+                ..TracksInfo::default()
+            },
+            false => TracksInfo {
+                directories: chosen.dirs.len() as u64,
+                bytes: chosen.bytes,
+                cost: Duration::from_micros(chosen.cost),
+                saving: Duration::from_micros(chosen.saving),
+                ..told
+            },
+        };
+        begins.then(|| Arranging::of(chosen.dirs))
+    }
+
+    /// Weighs the directories of most reads; `None` if that was ended.
+    fn weigh(&self, ends: &dyn Fn() -> bool) -> Option<Chosen> {
+        let (reads, prices, in_use) = {
+            let mut core = self.engine().core();
+            let in_use = FragAddr(core.space.usage().in_use());
+            let in_use = core.geometry.byte_offset(in_use);
+            (core.tracks.reads().most(WEIGHED), core.prices(), in_use)
+        };
+        let mut chosen = Chosen::default();
+        for (dir, reads) in reads {
+            if ends() {
+                return None;
+            }
+            let bytes = self
+                .engine()
+                .run(|core| reads::bytes_of(core, dir, reads))
+                .unwrap_or(0);
+            if bytes == 0 {
+                self.engine().core().tracks.reads().forget(dir);
+            }
+            let forming = prices.forming(bytes, reads.cold(), in_use);
+            if forming.pays() {
+                chosen.dirs.push(dir);
+                chosen.bytes += bytes;
+                chosen.cost += forming.cost;
+                chosen.saving += forming.saving;
+            }
+        }
+        // Those that were made together mostly stand together.
+        chosen.dirs.sort_unstable();
+        Some(chosen)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

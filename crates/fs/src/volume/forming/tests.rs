@@ -1,0 +1,191 @@
+use crate::{
+    Env, Ino, MkfsOptions, NewInode, OpenOptions, Placement, ROOT_INO, SettleWhen, Volume, mkfs,
+};
+use loamfs_device::{Device, MemoryDevice};
+use loamfs_format::inode::Body;
+use std::cell::Cell;
+use std::sync::Arc;
+
+/// Files of the directory that is read.
+const FILES: usize = 900;
+/// Bytes of each.
+const BYTES: usize = 6_000;
+
+/// A volume with a directory of small files.
+struct Stand {
+    device: Arc<dyn Device>,
+    volume: Volume,
+    dir: Ino,
+    files: Vec<Ino>,
+}
+
+impl Stand {
+    fn new(rotational: bool, options: &OpenOptions) -> Stand {
+        let memory = MemoryDevice::new(256 << 20).with_rotational(rotational);
+        let device: Arc<dyn Device> = Arc::new(memory);
+        mkfs(&device, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
+        let volume = Volume::open(Arc::clone(&device), options, Env::fixed(2)).unwrap();
+        let new = NewInode::of_mode(0o755);
+        let dir = volume.mkdir(ROOT_INO, b"dir", &new).unwrap().ino;
+        let mut stand = Stand {
+            device,
+            volume,
+            dir,
+            files: Vec::new(),
+        };
+        for number in 0..FILES {
+            stand.make(number);
+        }
+        stand.volume.sync().unwrap();
+        stand
+    }
+
+    fn make(&mut self, number: usize) {
+        let (name, new) = (format!("file {number}"), NewInode::of_mode(0o644));
+        let made = self.volume.create(self.dir, name.as_bytes(), &new);
+        let ino = made.unwrap().ino;
+        self.volume.write(ino, 0, &content(number)).unwrap();
+        self.files.push(ino);
+    }
+
+    /// Reads so many files, each when nothing is in memory.
+    fn read_cold(&self, count: usize) {
+        for number in 0..count {
+            let number = number * 37 % FILES;
+            self.volume.upkeep().drop_caches().unwrap();
+            let name = format!("file {number}");
+            let found = self.volume.lookup(self.dir, name.as_bytes()).unwrap();
+            let read = self.volume.read(found.ino, 0, 1 << 20).unwrap();
+            assert_eq!(read, content(number));
+        }
+    }
+
+    /// Nobody does anything for a while. How much was written meanwhile.
+    fn rest(&self) -> u64 {
+        let before = self.device.counters().total().writes;
+        for _ in 0..40 {
+            self.volume.upkeep().tick().unwrap();
+        }
+        self.device.counters().total().writes - before
+    }
+
+    fn formed(&self) -> u64 {
+        self.volume.info().tracks.formed.files
+    }
+
+    /// That an independent reader finds no fault, and how many files have settled.
+    fn check(&self) -> usize {
+        self.volume.sync().unwrap();
+        let report = loamfs_check::check(self.device.as_ref(), &mut Default::default());
+        assert_eq!(report.problems, []);
+        let image = loamfs_check::Volume::open(self.device.as_ref()).unwrap();
+        let inodes = self.files.iter().filter_map(|ino| image.inode(*ino).ok());
+        inodes
+            .filter(|inode| matches!(inode.body, Body::Settled(_)))
+            .count()
+    }
+}
+
+fn content(number: usize) -> Vec<u8> {
+    (0..BYTES).map(|at| (at * 31 + number) as u8).collect()
+}
+
+/// Without anybody asking for tracks there were none, however often its files were read.
+#[test]
+fn what_was_read_long_enough_forms_once_nobody_asks_for_anything() {
+    let stand = Stand::new(true, &OpenOptions::default());
+    stand.rest();
+    assert_eq!(stand.formed(), 0, "nobody read anything");
+    stand.read_cold(5);
+    stand.rest();
+    let told = stand.volume.info().tracks;
+    assert!((1..=5).contains(&told.cold_reads) && told.formed.files == 0);
+    stand.read_cold(200);
+    assert!(stand.rest() > 0);
+    let told = stand.volume.info().tracks;
+    assert_eq!(told.formed.files, FILES as u64);
+    assert_eq!(told.formed.bytes, (FILES * BYTES) as u64);
+    assert!(!told.formed_cost.is_zero() && told.directories == 0);
+    assert_eq!(stand.check(), FILES);
+    let copies = loamfs_log::superblocks::read(stand.device.as_ref()).unwrap();
+    assert!(copies.newest.has_tracks() && copies.older.unwrap().has_tracks());
+    // Reads out of tracks are none, and nothing moves twice.
+    stand.rest();
+    stand.read_cold(100);
+    assert_eq!(stand.rest(), 0);
+    assert_eq!(stand.volume.info().tracks.cold_reads, told.cold_reads);
+}
+
+#[test]
+fn where_nothing_turns_or_nobody_wants_it_idle_times_stay_idle() {
+    let asked = OpenOptions {
+        tracks: SettleWhen::Asked,
+        ..OpenOptions::default()
+    };
+    for (rotational, options) in [(false, OpenOptions::default()), (true, asked)] {
+        let stand = Stand::new(rotational, &options);
+        stand.rest();
+        stand.read_cold(200);
+        assert_eq!(stand.rest(), 0);
+        assert_eq!(stand.volume.info().tracks, Default::default());
+        assert_eq!(stand.check(), 0);
+    }
+}
+
+#[test]
+fn directories_that_say_log_stay_there() {
+    let stand = Stand::new(true, &OpenOptions::default());
+    let upkeep = stand.volume.upkeep();
+    upkeep.set_placement(stand.dir, Placement::Log).unwrap();
+    stand.read_cold(200);
+    stand.rest();
+    assert_eq!((stand.formed(), stand.check()), (0, 0));
+}
+
+/// Whoever asks for something ends a step, and it goes on from there.
+#[test]
+fn a_step_ends_where_somebody_asks_for_something_and_goes_on_later() {
+    let stand = Stand::new(true, &OpenOptions::default());
+    stand.read_cold(200);
+    let former = stand.volume.upkeep().former();
+    let mut arranging = former.choose(&|| false).unwrap();
+    let mut steps = 0;
+    loop {
+        // It is looked between two tracks, and before more is read.
+        let asked = Cell::new(0);
+        let ends = || {
+            asked.set(asked.get() + 1);
+            asked.get() > 16
+        };
+        if !former.form_some(&mut arranging, &ends).unwrap() {
+            break;
+        }
+        arranging = arranging.at_rest();
+        stand.read_cold(1);
+        steps += 1;
+        assert!(steps < 100);
+    }
+    assert!(steps > 1);
+    assert_eq!(arranging.done().files, FILES as u64);
+    assert_eq!(stand.check(), FILES);
+}
+
+/// Cleaning has the first claim to what is free.
+#[test]
+fn where_few_groups_are_free_nothing_forms() {
+    let stand = Stand::new(true, &OpenOptions::default());
+    let new = NewInode::of_mode(0o644);
+    let large = stand.volume.create(ROOT_INO, b"large", &new).unwrap().ino;
+    let spared = || stand.volume.core().cleaner().spared_in_idle_time();
+    for at in 0.. {
+        if spared() == 0 {
+            break;
+        }
+        stand.volume.write(large, at << 20, &[7; 1 << 20]).unwrap();
+        stand.volume.sync().unwrap();
+    }
+    stand.read_cold(200);
+    stand.rest();
+    assert!(stand.volume.info().tracks.cold_reads > 0);
+    assert_eq!((stand.formed(), stand.check()), (0, 0));
+}

@@ -1,0 +1,153 @@
+//! Tracks that form by the clock, on volumes of disks that turn: crashes in the middle of it, and that nobody sees any of it.
+
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use loamfs_device::{Device, MemoryDevice, RecordingDevice};
+use loamfs_fs::superblocks;
+use loamfs_testing::campaign::Case as Run;
+use loamfs_testing::explore::cases::{Case, GEOMETRIES, Workload, prepare_by};
+use loamfs_testing::explore::fleet::{Orders, run};
+use loamfs_testing::explore::hunt::Effort;
+use loamfs_testing::explore::single::FRESH;
+use loamfs_testing::explore::starts::{create, ids::DIR, mkdir, setup, write};
+use loamfs_testing::generate::Generator;
+use loamfs_testing::geometry::Geometry;
+use loamfs_testing::loam::{Loam, TURNING};
+use loamfs_testing::model::{Id, ROOT};
+use loamfs_testing::ops::Op;
+use loamfs_testing::runner::Runner;
+use loamfs_testing::subject::System;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Bytes of a file at most.
+const BYTES: u64 = 12_000;
+
+fn turning() -> Loam {
+    Loam {
+        volumes: TURNING,
+        ..Loam::default()
+    }
+}
+
+/// Small files of a directory that fill a segment and a half, which are durable then.
+fn files(geometry: &Geometry, dir: Id, first: Id) -> Vec<Op> {
+    let segment = u64::from(geometry.segment_max);
+    let small = u64::from(geometry.block) - 500;
+    let bytes = (segment / 48).min(BYTES).min(small);
+    let files = first..first + segment * 3 / 2 / bytes;
+    let made = files.flat_map(|id| [create(dir, id), write(id, 0, bytes)]);
+    made.chain([Op::Sync]).collect()
+}
+
+/// Whether a volume came to have tracks.
+fn has_tracks(device: &dyn Device) -> bool {
+    superblocks::read(device).unwrap().newest.has_tracks()
+}
+
+#[test]
+fn in_each_case_tracks_form() {
+    for case in cases() {
+        let Workload::Listed(ops) = &case.ops else {
+            panic!("{}", case.name);
+        };
+        let all = [setup(case.start, &case.geometry), ops.clone()].concat();
+        let prepared = prepare_by(&turning(), &case.geometry, &all).unwrap();
+        assert!(
+            has_tracks(&MemoryDevice::from_image(prepared.image)),
+            "{}",
+            case.name
+        );
+    }
+}
+
+/// A directory is read until it settles, files of it change, and it settles again.
+fn cases() -> Vec<Case> {
+    let changed = [
+        write(FRESH + 1, 100, 500),
+        Op::Sync,
+        Op::Idle { dir: DIR },
+        create(ROOT, FRESH + 900),
+        Op::Sync,
+    ];
+    let shapes = GEOMETRIES.into_iter();
+    let case = |(shape, geometry)| Case {
+        name: format!("idle/{shape}"),
+        geometry,
+        start: "tree",
+        ops: Workload::Listed(
+            [
+                files(&geometry, DIR, FRESH),
+                vec![Op::Idle { dir: DIR }],
+                changed.to_vec(),
+            ]
+            .concat(),
+        ),
+    };
+    shapes.map(case).collect()
+}
+
+#[test]
+fn every_crash_while_tracks_form_leaves_all_as_it_was() {
+    let orders = Orders {
+        effort: Effort::QUICK,
+        time: Duration::from_secs(600),
+        shrinking: Duration::from_secs(30),
+        keep_going: false,
+        threads: 2,
+        hang: Duration::from_secs(400),
+        print: false,
+    };
+    let cases = cases();
+    let outcome = run(&turning(), &cases, orders);
+    println!("{}", outcome.tally);
+    for report in &outcome.reports {
+        println!("{report}");
+    }
+    assert!(outcome.reports.is_empty(), "{}", outcome.tally);
+    assert!(outcome.tally.distinct > 100, "{}", outcome.tally);
+}
+
+/// The model knows nothing of tracks: what is read, listed and told is the same before and after they form, and whatever changes
+/// meanwhile.
+#[test]
+fn nobody_sees_that_tracks_form() {
+    for seed in 0..6 {
+        let case = Run::of(seed, None);
+        let system = turning();
+        let memory = MemoryDevice::new(case.geometry.size);
+        let device = Arc::new(RecordingDevice::new(
+            memory.with_sector_size(case.geometry.sector),
+        ));
+        system.format(device.clone(), &case.geometry, seed).unwrap();
+        let observed = device.clone();
+        let mut runner = Runner::fresh(&system, device, case.opening).unwrap();
+        let dir = 900_000;
+        let made = [vec![mkdir(ROOT, dir)], files(&case.geometry, dir, dir + 1)].concat();
+        let step = |runner: &mut Runner<'_>, op: &Op| match op {
+            Op::Remount => {
+                runner.close().unwrap();
+                runner.open().unwrap();
+            }
+            op => {
+                runner
+                    .step(op)
+                    .unwrap_or_else(|problem| panic!("{case}: {op:?}: {problem}"));
+            }
+        };
+        made.iter().for_each(|op| step(&mut runner, op));
+        step(&mut runner, &Op::Idle { dir });
+        // None of these has asked for tracks.
+        assert!(has_tracks(observed.as_ref()), "{case}: none formed");
+        let mut generator = Generator::new(seed, case.profile, case.geometry, &runner.model);
+        for turn in 0..300 {
+            let op = generator.next(&runner.model);
+            step(&mut runner, &op);
+            if turn % 60 == 59 {
+                step(&mut runner, &Op::Idle { dir });
+                step(&mut runner, &Op::Compare);
+            }
+        }
+        runner.close().unwrap();
+    }
+}
