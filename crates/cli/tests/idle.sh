@@ -62,7 +62,7 @@ out_of_log=$(requests)
 ok "tracks=asked counts nothing"
 
 mount_it noatime
-for number in $(seq 150); do
+for number in $(seq 400); do
     cold "$number"
 done
 until_it formed $FILES

@@ -29,6 +29,8 @@ pub(crate) struct Reader {
     device: Arc<dyn Device>,
     geometry: Geometry,
     windows: Mutex<Windows>,
+    /// Whether windows are read at all.
+    around: bool,
 }
 
 /// The bytes of a fetched block's whole fragments.
@@ -58,7 +60,13 @@ impl Reader {
             device,
             geometry,
             windows: Mutex::new(Windows::new(bytes)),
+            around: true,
         }
+    }
+
+    /// The same, which reads each block alone, or does not.
+    pub fn that_reads_around(self, around: bool) -> Reader {
+        Reader { around, ..self }
     }
 
     /// The same device, but for what stands twice: that is read in its second place. None where nothing does.
@@ -93,7 +101,7 @@ impl Reader {
         let (exact, around): (Vec<usize>, Vec<usize>) = self
             .order(wanted)
             .into_iter()
-            .partition(|i| fresh || matches!(wanted[*i].what, What::Unit { .. }));
+            .partition(|i| fresh || !self.around || matches!(wanted[*i].what, What::Unit { .. }));
         let mut results: Vec<Option<Bytes>> = wanted.iter().map(|_| None).collect();
         self.read_exactly(wanted, &exact, &mut results);
         self.read_around(wanted, &around, &mut results);
@@ -102,6 +110,11 @@ impl Reader {
             .into_iter()
             .map(|r| r.unwrap_or_else(lost))
             .collect()
+    }
+
+    /// Whether what is read of small files' data is read alone: to read around it did not pay lately.
+    pub fn reads_alone(&self) -> bool {
+        !self.around || !self.windows().data_pay()
     }
 
     /// Blocks that windows hold, in the order given, if they hold all of them and those are small: no device is touched,

@@ -61,6 +61,7 @@ pub(crate) struct Settings {
     pub shares: Shares,
     pub homed_max: u64,
     pub links_max: u32,
+    pub read_around: bool,
     pub owner: Ownership,
     pub settles: SettleWhen,
     pub tracks: SettleWhen,
@@ -105,6 +106,7 @@ pub(crate) fn open(
     let blocks = settings.shares.blocks();
     let windows = settings.shares.windows(blocks as u64);
     let reader = Reader::new(Arc::clone(device), sb.geometry, windows);
+    let reader = reader.that_reads_around(settings.read_around);
     let mut blocks = Blocks::new(sb.uuid, &sb.geometry, sb.reserved_extents(), blocks);
     let checkpoint = &chain.links[chain.base];
     let base = Base::read(&reader, &mut blocks, settings, &sb, checkpoint)?;

@@ -60,7 +60,7 @@ pub struct Loam {
     pub check: bool,
     /// What is left out of the rules.
     pub without: Without,
-    /// What its volumes are made with, one of [`VOLUMES`].
+    /// What its volumes are made with, one of [`VOLUMES`], or [`TURNING`].
     pub volumes: &'static str,
 }
 
@@ -80,7 +80,8 @@ impl Loam {
     /// # Errors
     /// There are none of that name.
     pub fn on(self, name: &str) -> Result<Self, String> {
-        let known = VOLUMES.into_iter().find(|known| *known == name);
+        let mut all = VOLUMES.into_iter().chain([TURNING]);
+        let known = all.find(|known| *known == name);
         let volumes = known.ok_or_else(|| format!("{name}: no such profile of volumes"))?;
         Ok(Self { volumes, ..self })
     }
@@ -154,6 +155,7 @@ impl System for Loam {
             dirty_max: opening.dirty_max,
             flights: opening.flights,
             discard: opening.discard,
+            read_around: self.volumes != TURNING,
             ..OpenOptions::default()
         };
         let (env, clock) = env(opening.seed);

@@ -5,39 +5,27 @@
 use loamfs_device::{Device, MemoryDevice, RecordingDevice};
 use loamfs_fs::superblocks;
 use loamfs_testing::campaign::Case as Run;
-use loamfs_testing::explore::cases::{Case, GEOMETRIES, Workload, prepare_by};
+use loamfs_testing::explore::cases::{
+    Case, GEOMETRIES, Workload, all_forming, combined_forming, prepare_by,
+};
 use loamfs_testing::explore::fleet::{Orders, run};
 use loamfs_testing::explore::hunt::Effort;
-use loamfs_testing::explore::single::FRESH;
-use loamfs_testing::explore::starts::{create, ids::DIR, mkdir, setup, write};
+use loamfs_testing::explore::single::files_to_settle;
+use loamfs_testing::explore::starts::{mkdir, setup};
 use loamfs_testing::generate::Generator;
-use loamfs_testing::geometry::Geometry;
 use loamfs_testing::loam::{Loam, TURNING};
-use loamfs_testing::model::{Id, ROOT};
+use loamfs_testing::model::ROOT;
 use loamfs_testing::ops::Op;
 use loamfs_testing::runner::Runner;
 use loamfs_testing::subject::System;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Bytes of a file at most.
-const BYTES: u64 = 12_000;
+/// One single workload in so many; a prime, so that all workloads and all that may follow are among them.
+const SINGLES_STEP: usize = 131;
 
 fn turning() -> Loam {
-    Loam {
-        volumes: TURNING,
-        ..Loam::default()
-    }
-}
-
-/// Small files of a directory that fill a segment and a half, which are durable then.
-fn files(geometry: &Geometry, dir: Id, first: Id) -> Vec<Op> {
-    let segment = u64::from(geometry.segment_max);
-    let small = u64::from(geometry.block) - 500;
-    let bytes = (segment / 48).min(BYTES).min(small);
-    let files = first..first + segment * 3 / 2 / bytes;
-    let made = files.flat_map(|id| [create(dir, id), write(id, 0, bytes)]);
-    made.chain([Op::Sync]).collect()
+    Loam::default().on(TURNING).unwrap()
 }
 
 /// Whether a volume came to have tracks.
@@ -61,30 +49,12 @@ fn in_each_case_tracks_form() {
     }
 }
 
-/// A directory is read until it settles, files of it change, and it settles again.
+/// A slice of what `explore --volumes hfs-turning` goes through. A full volume has no room for it.
 fn cases() -> Vec<Case> {
-    let changed = [
-        write(FRESH + 1, 100, 500),
-        Op::Sync,
-        Op::Idle { dir: DIR },
-        create(ROOT, FRESH + 900),
-        Op::Sync,
-    ];
-    let shapes = GEOMETRIES.into_iter();
-    let case = |(shape, geometry)| Case {
-        name: format!("idle/{shape}"),
-        geometry,
-        start: "tree",
-        ops: Workload::Listed(
-            [
-                files(&geometry, DIR, FRESH),
-                vec![Op::Idle { dir: DIR }],
-                changed.to_vec(),
-            ]
-            .concat(),
-        ),
-    };
-    shapes.map(case).collect()
+    let singles = GEOMETRIES.into_iter().flat_map(all_forming);
+    let singles = singles.filter(|case| !matches!(case.start, "empty" | "full"));
+    let pairs = (1000..1001).map(combined_forming);
+    singles.step_by(SINGLES_STEP).chain(pairs).collect()
 }
 
 #[test]
@@ -123,7 +93,11 @@ fn nobody_sees_that_tracks_form() {
         let observed = device.clone();
         let mut runner = Runner::fresh(&system, device, case.opening).unwrap();
         let dir = 900_000;
-        let made = [vec![mkdir(ROOT, dir)], files(&case.geometry, dir, dir + 1)].concat();
+        let made = [
+            vec![mkdir(ROOT, dir)],
+            files_to_settle(&case.geometry, dir, dir + 1),
+        ]
+        .concat();
         let step = |runner: &mut Runner<'_>, op: &Op| match op {
             Op::Remount => {
                 runner.close().unwrap();

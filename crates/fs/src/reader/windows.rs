@@ -147,6 +147,11 @@ impl Windows {
         others
     }
 
+    /// Whether those of small files' data paid lately.
+    pub fn data_pay(&self) -> bool {
+        self.data.pays()
+    }
+
     /// A block of a kind lies in a window that another one was asked for in.
     pub fn asked_again(&mut self, kind: IoKind) {
         self.yields(kind).again();

@@ -1,30 +1,34 @@
-//! What reading small files out of the log has cost, by directory: as many reads are taken to come. Only where a seek is what reads
-//! cost, and where tracks may form by the clock (`volume::forming`).
+//! What reading small files out of the log has cost: as many reads are taken to come. It is counted for directories that were made
+//! together, since they stand together in the log: those whose inodes share a block. Only where a seek is what reads cost, and
+//! where tracks may form by the clock (`volume::forming`).
 
 use super::choose::dir_in_log;
 use crate::blocks::Stop;
-use crate::core::Core;
+use crate::core::{Core, dirent_type};
 use crate::dir;
 use crate::types::SettleWhen;
-use loamfs_format::Ino;
-use loamfs_format::inode::Placement;
+use loamfs_format::ifile::{INODES_PER_BLOCK, block_of, ino_at};
+use loamfs_format::inode::{Inode, Placement, mode};
+use loamfs_format::{Ino, InodeBlockNo};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Directories that are remembered at most.
-const DIRECTORIES_MAX: usize = 1 << 16;
+/// Blocks of directories that are remembered at most.
+const BLOCKS_MAX: usize = 1 << 14;
 /// Names of a directory that are looked at to tell how many there are.
 const SAMPLE: u64 = 64;
+/// Names of a directory that are looked at to tell in which order those below stand.
+const LISTED: usize = 1024;
 
-/// What a device was asked for of a directory's small files that stand in the log.
+/// What a device was asked for of small files that stand in the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reads {
     /// Names that were looked up.
-    pub lookups: u64,
-    /// Contents that were read.
-    pub contents: u64,
+    lookups: u64,
+    /// Contents that were read alone, so that a request was for one file.
+    contents: u64,
     /// Bytes of these files.
-    pub bytes: u64,
+    bytes: u64,
 }
 
 impl Reads {
@@ -32,28 +36,33 @@ impl Reads {
     pub fn cold(&self) -> u64 {
         self.lookups.min(self.contents)
     }
+
+    /// Bytes of a file, as those have that were read.
+    pub fn bytes_a_file(&self) -> u64 {
+        self.bytes / self.contents.max(1)
+    }
 }
 
 /// These reads, of all directories.
 #[derive(Debug, Default)]
 pub(crate) struct ColdReads {
-    dirs: BTreeMap<Ino, Reads>,
+    blocks: BTreeMap<InodeBlockNo, Reads>,
     /// Since the volume was opened.
     all: u64,
 }
 
 impl ColdReads {
-    /// A file was looked up, or so many bytes of it read.
+    /// A file of a directory was looked up, or so many bytes of it read.
     fn note(&mut self, dir: Ino, read: Option<u64>) {
-        let reads = self.dirs.entry(dir).or_default();
+        let reads = self.blocks.entry(block_of(dir)).or_default();
         let before = reads.cold();
         reads.lookups += u64::from(read.is_none());
         reads.contents += u64::from(read.is_some());
         reads.bytes = reads.bytes.saturating_add(read.unwrap_or(0));
         self.all += reads.cold() - before;
         // What was read least, or long ago, is forgotten first.
-        while self.dirs.len() > DIRECTORIES_MAX {
-            self.dirs.retain(|_, reads| {
+        while self.blocks.len() > BLOCKS_MAX {
+            self.blocks.retain(|_, reads| {
                 reads.lookups /= 2;
                 reads.contents /= 2;
                 reads.bytes /= 2;
@@ -67,18 +76,19 @@ impl ColdReads {
         self.all
     }
 
-    /// The directories of most cold reads, so many at most.
-    pub fn most(&self, max: usize) -> Vec<(Ino, Reads)> {
-        let dirs = self.dirs.iter().map(|(dir, it)| (*dir, *it));
-        let mut dirs: Vec<(Ino, Reads)> = dirs.filter(|(_, reads)| reads.cold() > 0).collect();
-        dirs.sort_by_key(|(_, reads)| Reverse(reads.cold()));
-        dirs.truncate(max);
-        dirs
+    /// The blocks of directories of most cold reads, so many at most.
+    pub fn most(&self, max: usize) -> Vec<(InodeBlockNo, Reads)> {
+        let blocks = self.blocks.iter().map(|(block, it)| (*block, *it));
+        let mut blocks: Vec<(InodeBlockNo, Reads)> =
+            blocks.filter(|(_, reads)| reads.cold() > 0).collect();
+        blocks.sort_by_key(|(_, reads)| Reverse(reads.cold()));
+        blocks.truncate(max);
+        blocks
     }
 
-    /// A directory's files settle, or never will: its reads count anew.
-    pub fn forget(&mut self, dir: Ino) {
-        self.dirs.remove(&dir);
+    /// What stands in a directory of a block settles, or never will: reads count anew.
+    pub fn forget(&mut self, block: InodeBlockNo) {
+        self.blocks.remove(&block);
     }
 }
 
@@ -95,32 +105,80 @@ pub(crate) fn note(core: &mut Core, ino: Ino, is_read: bool) {
     let Some(node) = core.inodes.get(ino) else {
         return;
     };
-    if let Some(dir) = dir_in_log(node) {
-        let read = is_read.then_some(node.inode().size);
+    let Some(dir) = dir_in_log(node) else {
+        return;
+    };
+    let read = is_read.then_some(node.inode().size);
+    let above = core.inodes.get(dir).map(|node| node.inode());
+    if above.is_none_or(may_hold_tracks) {
         core.tracks.reads().note(dir, read);
     }
 }
 
-/// Bytes of the small files of a directory, as estimated: as many as it has names, each as long as those are that were read. None if they
-/// go elsewhere.
-pub(crate) fn bytes_of(core: &mut Core, dir: Ino, reads: Reads) -> Result<u64, Stop> {
+/// Whether the small files of a directory may settle by the clock.
+fn may_hold_tracks(dir: &Inode) -> bool {
+    dir.nlink > 0 && matches!(dir.placement, Placement::Auto | Placement::Hash)
+}
+
+/// Those that may be directories whose inodes share a block.
+pub(crate) fn together(block: InodeBlockNo) -> impl Iterator<Item = Ino> {
+    (0..INODES_PER_BLOCK as u32).map(move |slot| ino_at(block, slot))
+}
+
+/// A directory whose small files may settle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Dir {
+    pub ino: Ino,
+    /// The one that it is in.
+    pub above: Ino,
+    /// How many files it has, as estimated from its first names.
+    pub files: u64,
+}
+
+/// What there is to settle in a directory, if that may settle.
+///
+/// # Errors
+/// As [`Loader::directory`](crate::loader::Loader::directory), where it is none.
+pub(crate) fn look_at(core: &mut Core, dir: Ino) -> Result<Option<Dir>, Stop> {
     let (node, blocks) = core.loader().directory(dir)?;
     let inode = node.inode();
-    if inode.nlink == 0 || !matches!(inode.placement, Placement::Auto | Placement::Hash) {
-        return Ok(0);
+    if !may_hold_tracks(inode) {
+        return Ok(None);
     }
-    let (mut names, mut bytes, mut from) = (0, 0, 0);
+    let (mut names, mut files, mut bytes, mut from) = (0, 0, 0, 0);
     while names < SAMPLE
         && let Some(entry) = dir::next(inode, blocks, from)?
     {
         names += 1;
+        files += u64::from(entry.file_type == dirent_type(mode::REGULAR));
         bytes += dir::size_of(&entry);
         from = entry.key.saturating_add(1);
     }
     if names == SAMPLE {
-        names = inode.size.saturating_mul(names) / bytes.max(1);
+        files = inode.size.saturating_mul(files) / bytes.max(1);
     }
-    Ok(names.saturating_mul(reads.bytes / reads.contents.max(1)))
+    Ok((files > 0).then_some(Dir {
+        ino: dir,
+        above: inode.parent,
+        files,
+    }))
+}
+
+/// The first directories in one, in the order in which a listing comes to them.
+///
+/// # Errors
+/// As [`look_at`].
+pub(crate) fn first_below(core: &mut Core, above: Ino) -> Result<Vec<Ino>, Stop> {
+    let (node, blocks) = core.loader().directory(above)?;
+    let (mut found, mut names, mut from) = (Vec::new(), 0, 0);
+    while names < LISTED
+        && let Some(entry) = dir::next(node.inode(), blocks, from)?
+    {
+        names += 1;
+        found.extend((entry.file_type == dirent_type(mode::DIRECTORY)).then_some(entry.ino));
+        from = entry.key.saturating_add(1);
+    }
+    Ok(found)
 }
 
 #[cfg(test)]
@@ -130,18 +188,21 @@ mod tests {
     #[test]
     fn what_was_read_least_is_forgotten_when_there_are_too_many() {
         let mut reads = ColdReads::default();
+        let dir = |block: usize| ino_at(InodeBlockNo(block as u64), 3);
         for _ in 0..4 {
-            reads.note(Ino(1), None);
-            reads.note(Ino(1), Some(100));
+            reads.note(dir(1), None);
+            reads.note(dir(1), Some(100));
         }
-        for dir in 0..=DIRECTORIES_MAX as u64 {
-            reads.note(Ino(2 + dir), Some(10));
+        for other in 0..=BLOCKS_MAX {
+            reads.note(dir(2 + other), Some(10));
         }
-        assert!(reads.dirs.len() <= DIRECTORIES_MAX);
+        assert!(reads.blocks.len() <= BLOCKS_MAX);
         assert_eq!(reads.all(), 4, "the others are of inodes in memory");
         let most = reads.most(9);
-        assert_eq!((most.len(), most[0].0, most[0].1.cold()), (1, Ino(1), 2));
-        reads.forget(Ino(1));
-        assert!(reads.most(9).iter().all(|(dir, _)| *dir != Ino(1)));
+        assert_eq!((most.len(), most[0].1.cold()), (1, 2));
+        let block = most[0].0;
+        assert!(block == InodeBlockNo(1) && together(block).any(|ino| ino == dir(1)));
+        reads.forget(block);
+        assert!(reads.most(9).is_empty());
     }
 }

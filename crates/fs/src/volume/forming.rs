@@ -1,13 +1,16 @@
 //! Tracks that form in idle times, of directories whose small files were read out of the log for so long that moving them would have
-//! paid (DESIGN.md, "Tracks"). A step at a time, which ends where anybody asks for something.
+//! paid (DESIGN.md, "Tracks"). Those that stand together move together. A step at a time, which ends where anybody asks for
+//! something.
 
 use super::commit::all_written;
 use super::info::TracksInfo;
 use super::tracks::{Arranger, Arranging};
 use super::{Durability, Engine, Upkeep};
 use crate::error::Error;
-use crate::tracks::reads;
-use loamfs_format::{FragAddr, Ino};
+use crate::reclaim::FormingCost;
+use crate::tracks::reads::{self, Dir, Reads};
+use loamfs_format::{FragAddr, Ino, InodeBlockNo};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,8 +19,8 @@ use std::time::Duration;
 const TOGETHER: u64 = 16 << 20;
 /// Steps between two ticks: most are short where directories are small.
 const STEPS: usize = 256;
-/// Directories that are weighed together: those of most reads.
-const WEIGHED: usize = 4096;
+/// Blocks of directories that are weighed at once: those of most reads.
+const WEIGHED: usize = 256;
 
 /// What forms in idle times.
 #[derive(Debug, Default)]
@@ -25,20 +28,19 @@ pub(super) struct Forming {
     /// Operations that anybody asked for before the last tick, and requests of the device until its end.
     asked: u64,
     requests: u64,
-    /// Whether nothing was found to be worth it since anybody asked for something.
-    nothing: bool,
+    /// Cold reads when directories were last weighed.
+    weighed: u64,
     under_way: Option<Arranging>,
     /// What is told of it.
     told: TracksInfo,
 }
 
 impl Forming {
-    /// Whether nobody asked for anything since the last tick, and there may be something to form.
-    fn begins(&mut self, asked: u64, requests: u64) -> bool {
+    /// Whether nobody asked for anything since the last tick.
+    fn is_quiet(&mut self, asked: u64, requests: u64) -> bool {
         let is_quiet = self.asked == asked && self.requests == requests;
         self.asked = asked;
-        self.nothing &= is_quiet;
-        is_quiet && !self.nothing
+        is_quiet
     }
 
     /// What it came to so far, as told.
@@ -50,7 +52,8 @@ impl Forming {
 /// Directories that are worth it, and what they come to.
 #[derive(Debug, Default)]
 struct Chosen {
-    dirs: Vec<Ino>,
+    /// By block, since those that were made together mostly stand together; of each in the order in which they move.
+    blocks: BTreeMap<InodeBlockNo, Vec<Ino>>,
     bytes: u64,
     /// Microseconds of a disk.
     cost: u64,
@@ -87,7 +90,7 @@ impl Former<'_> {
         let engine = self.engine();
         let requests = engine.sweeper().requests();
         let asked = engine.tally.asked();
-        let is_quiet = engine.forming().begins(asked, requests);
+        let is_quiet = engine.forming().is_quiet(asked, requests);
         is_quiet && reads::matter(&engine.core())
     }
 
@@ -168,16 +171,16 @@ impl Former<'_> {
 
     /// The directories that are worth it now, if they are enough to begin. Their reads count anew.
     fn choose(&self, ends: &dyn Fn() -> bool) -> Option<Arranging> {
+        let all = self.reads_to_weigh()?;
         let chosen = self.weigh(ends)?;
-        let begins = {
+        let begins = chosen.bytes >= self.least();
+        if begins {
             let mut core = self.engine().core();
-            let begins = chosen.bytes >= TOGETHER.min(core.geometry.segment_max.into());
-            let begun = chosen.dirs.iter().filter(|_| begins);
-            begun.for_each(|dir| core.tracks.reads().forget(*dir));
-            begins
-        };
+            let begun = chosen.blocks.keys();
+            begun.for_each(|block| core.tracks.reads().forget(*block));
+        }
         let mut forming = self.engine().forming();
-        forming.nothing = !begins;
+        forming.weighed = all;
         let told = forming.told;
         forming.told = match begins {
             true => TracksInfo {
@@ -186,47 +189,84 @@ impl Former<'_> {
                 ..TracksInfo::default()
             },
             false => TracksInfo {
-                directories: chosen.dirs.len() as u64,
+                directories: chosen.blocks.values().flatten().count() as u64,
                 bytes: chosen.bytes,
                 cost: Duration::from_micros(chosen.cost),
                 saving: Duration::from_micros(chosen.saving),
                 ..told
             },
         };
-        begins.then(|| Arranging::of(chosen.dirs))
+        begins.then(|| Arranging::of(chosen.blocks.into_values().flatten().collect()))
+    }
+
+    /// Bytes that are worth beginning for.
+    fn least(&self) -> u64 {
+        let segment = self.engine().core().geometry.segment_max;
+        TOGETHER.min(segment.into())
+    }
+
+    /// What forming tracks of so many bytes takes and saves.
+    fn price(&self, bytes: u64, reads: u64) -> FormingCost {
+        let core = self.engine().core();
+        let in_use = FragAddr(core.space.usage().in_use());
+        let in_use = core.geometry.byte_offset(in_use);
+        core.prices().forming(bytes, reads, in_use)
+    }
+
+    /// All cold reads so far, if there were enough of them since directories were last weighed: weighing reads a little of each.
+    fn reads_to_weigh(&self) -> Option<u64> {
+        let all = self.engine().core().tracks.reads().all();
+        let since = all - self.engine().forming().weighed;
+        self.price(self.least(), since).pays().then_some(all)
     }
 
     /// Weighs the directories of most reads; `None` if that was ended.
     fn weigh(&self, ends: &dyn Fn() -> bool) -> Option<Chosen> {
-        let (reads, prices, in_use) = {
-            let mut core = self.engine().core();
-            let in_use = FragAddr(core.space.usage().in_use());
-            let in_use = core.geometry.byte_offset(in_use);
-            (core.tracks.reads().most(WEIGHED), core.prices(), in_use)
-        };
+        let most = self.engine().core().tracks.reads().most(WEIGHED);
         let mut chosen = Chosen::default();
-        for (dir, reads) in reads {
+        for (block, reads) in most {
             if ends() {
                 return None;
             }
-            let bytes = self
-                .engine()
-                .run(|core| reads::bytes_of(core, dir, reads))
-                .unwrap_or(0);
-            if bytes == 0 {
-                self.engine().core().tracks.reads().forget(dir);
-            }
-            let forming = prices.forming(bytes, reads.cold(), in_use);
-            if forming.pays() {
-                chosen.dirs.push(dir);
-                chosen.bytes += bytes;
-                chosen.cost += forming.cost;
-                chosen.saving += forming.saving;
-            }
+            self.weigh_block(block, reads, &mut chosen);
         }
-        // Those that were made together mostly stand together.
-        chosen.dirs.sort_unstable();
         Some(chosen)
+    }
+
+    /// Chooses all directories of a block that have files, if that pays for all of them: they stand together, and whoever reads them
+    /// one after the other would go to and fro between those that moved and those that did not.
+    fn weigh_block(&self, number: InodeBlockNo, reads: Reads, chosen: &mut Chosen) {
+        // What cannot be read is left out.
+        let look_at = |dir| self.engine().run(|core| reads::look_at(core, dir));
+        let dirs = reads::together(number).filter_map(|dir| look_at(dir).ok().flatten());
+        let dirs: Vec<Dir> = dirs.collect();
+        if dirs.is_empty() {
+            self.engine().core().tracks.reads().forget(number);
+        }
+        let files: u64 = dirs.iter().map(|dir| dir.files).sum();
+        let bytes = files.saturating_mul(reads.bytes_a_file());
+        let forming = self.price(bytes, reads.cold());
+        if forming.pays() {
+            chosen.blocks.insert(number, self.in_order(&dirs));
+            chosen.bytes += bytes;
+            chosen.cost += forming.cost;
+            chosen.saving += forming.saving;
+        }
+    }
+
+    /// Directories of a block: those in the same one in the order in which a listing comes to them, so that their tracks stand in
+    /// the order in which they are read together.
+    fn in_order(&self, dirs: &[Dir]) -> Vec<Ino> {
+        let all: BTreeSet<Ino> = dirs.iter().map(|dir| dir.ino).collect();
+        let above: BTreeSet<Ino> = dirs.iter().map(|dir| dir.above).collect();
+        let listed = |dir| self.engine().run(|core| reads::first_below(core, dir));
+        let first = above
+            .into_iter()
+            .flat_map(|dir| listed(dir).unwrap_or_default());
+        let mut order: Vec<Ino> = first.filter(|dir| all.contains(dir)).collect();
+        let known: BTreeSet<Ino> = order.iter().copied().collect();
+        order.extend(all.difference(&known));
+        order
     }
 }
 

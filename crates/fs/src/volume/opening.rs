@@ -51,6 +51,9 @@ pub struct OpenOptions {
     pub discard: bool,
     /// Most links of an inode; less than the 2^31 of the format for tests only.
     pub links_max: u32,
+    /// Read what stands beside small blocks along with them, where that pays. Without it each is read alone: for tests only, whose
+    /// volumes are so small that a request brings most of them.
+    pub read_around: bool,
     /// For repair: groups whose bitmaps are right, and not what their descriptors count.
     pub recount: Vec<GroupNo>,
     /// For repair: what is known of maps of which nodes cannot be read.
@@ -75,6 +78,7 @@ impl Default for OpenOptions {
             atime: AtimeRule::default(),
             discard: false,
             links_max: recovery::LINKS_MAX,
+            read_around: true,
             recount: Vec::new(),
             rebuild: Rebuild::default(),
             accept_loss: false,
@@ -102,6 +106,7 @@ impl Volume {
                 .map_or(waiting_max, |bytes| bytes as u64)
                 .max(1 << 20),
             links_max: options.links_max.min(recovery::LINKS_MAX),
+            read_around: options.read_around,
             owner: options.owner,
             settles: options.settles,
             tracks: options.tracks,

@@ -348,7 +348,7 @@ impl Volume {
             result => result.map(Some),
         })?;
         if let Some(bytes) = first {
-            if fetched {
+            if fetched && self.engine.reader.reads_alone() {
                 reads::note(&mut self.core(), ino, true);
             }
             return Ok(bytes);

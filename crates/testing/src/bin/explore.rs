@@ -5,13 +5,15 @@ use std::time::{Duration, Instant};
 
 use loamfs_testing::args::Args;
 use loamfs_testing::explore::cases::{
-    Case, GEOMETRIES, all_carrying, all_singles, combined, combined_carrying, long,
+    Case, GEOMETRIES, all_carrying, all_forming, all_singles, combined, combined_carrying,
+    combined_forming, long,
 };
 use loamfs_testing::explore::changes;
 use loamfs_testing::explore::fleet::{Orders, Outcome, run};
 use loamfs_testing::explore::hunt::Effort;
 use loamfs_testing::explore::names::named;
-use loamfs_testing::loam::Loam;
+use loamfs_testing::geometry::Geometry;
+use loamfs_testing::loam::{Loam, TURNING};
 use loamfs_testing::pair::Pair;
 use loamfs_testing::rng::Rng;
 use loamfs_testing::several::Several;
@@ -28,6 +30,7 @@ const USAGE: &str = "explore [--seed N] [--seconds T] [--singles N] [--pairs N] 
   with other operations around it. Scatter: segments take the lowest holes, each block
   one of its own, so that space is reused at once and writes land apart. Tiered:
   volumes of a fast device and a slow one, between which large files are carried.
+  On the volumes hfs-turning small files settle into tracks by the clock.
   The seed chooses among crashes too.";
 
 struct Settings {
@@ -73,8 +76,8 @@ fn settings() -> Result<Settings, String> {
     let cases = match only {
         Some(name) => vec![named(&name).ok_or_else(|| format!("{name}: no such case"))?],
         None => {
-            let mut cases = chosen(tiered, singles, seed);
-            let combination = if tiered { combined_carrying } else { combined };
+            let (of, combination) = kinds(tiered, &volumes);
+            let mut cases = chosen(of, singles, seed);
             cases.extend((seed..seed + pairs).map(combination));
             cases.extend((seed..seed + longs).map(|seed| long(seed, ops)));
             if !tiered {
@@ -96,9 +99,20 @@ fn settings() -> Result<Settings, String> {
     })
 }
 
-/// So many singles, in an order that the seed gives.
-fn chosen(tiered: bool, count: usize, seed: u64) -> Vec<Case> {
-    let of = if tiered { all_carrying } else { all_singles };
+/// All singles of a shape.
+type Singles = fn((&'static str, Geometry)) -> Vec<Case>;
+
+/// The cases for such volumes: what these are for comes up in each.
+fn kinds(tiered: bool, volumes: &str) -> (Singles, fn(u64) -> Case) {
+    match (tiered, volumes) {
+        (true, _) => (all_carrying, combined_carrying),
+        (false, TURNING) => (all_forming, combined_forming),
+        (false, _) => (all_singles, combined),
+    }
+}
+
+/// So many singles of a kind, in an order that the seed gives.
+fn chosen(of: Singles, count: usize, seed: u64) -> Vec<Case> {
     let mut all: Vec<Case> = GEOMETRIES.into_iter().flat_map(of).collect();
     let mut rng = Rng::new(seed);
     let mut cases = Vec::new();

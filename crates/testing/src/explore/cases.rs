@@ -3,7 +3,7 @@
 
 use super::hunt::{Effort, Find, Hunt};
 use super::recording::{Stage, record};
-use super::single::{FOLLOWS, FRESH, Single, carrying, follow, singles};
+use super::single::{FOLLOWS, FRESH, Single, carrying, follow, forming, singles};
 use super::starts::{setup, starts};
 use crate::generate::{Generator, profile};
 use crate::geometry::Geometry;
@@ -70,6 +70,11 @@ pub fn all_carrying(geometry: (&'static str, Geometry)) -> Vec<Case> {
     each(geometry, &carrying(&geometry.1, FRESH))
 }
 
+/// The same of workloads in which small files settle by the clock.
+pub fn all_forming(geometry: (&'static str, Geometry)) -> Vec<Case> {
+    each(geometry, &forming(&geometry.1, FRESH))
+}
+
 fn each(geometry: (&'static str, Geometry), singles: &[Single]) -> Vec<Case> {
     let mut cases = Vec::new();
     for &start in starts(&geometry.1) {
@@ -97,6 +102,14 @@ pub fn combined(seed: u64) -> Case {
 pub fn combined_carrying(seed: u64) -> Case {
     combination("carry", seed, |part, geometry, fresh| match part {
         0 => carrying(geometry, fresh),
+        _ => singles(geometry, fresh),
+    })
+}
+
+/// The same, of which the first has small files settle by the clock.
+pub fn combined_forming(seed: u64) -> Case {
+    combination("idle", seed, |part, geometry, fresh| match part {
+        0 => forming(geometry, fresh),
         _ => singles(geometry, fresh),
     })
 }

@@ -1,7 +1,8 @@
 //! Finding a case by its name.
 
 use super::cases::{
-    Case, GEOMETRIES, all_carrying, all_singles, combined, combined_carrying, long,
+    Case, GEOMETRIES, all_carrying, all_forming, all_singles, combined, combined_carrying,
+    combined_forming, long,
 };
 use super::changes;
 
@@ -15,12 +16,14 @@ pub fn named(name: &str) -> Option<Case> {
         let all = all_singles(geometry).into_iter();
         return all
             .chain(all_carrying(geometry))
+            .chain(all_forming(geometry))
             .find(|case| case.name == name);
     }
     let seed = parts.next()?.parse().ok()?;
     match kind {
         "pair" => Some(combined(seed)),
         "carry" => Some(combined_carrying(seed)),
+        "idle" => Some(combined_forming(seed)),
         "long" => Some(long(seed, parts.next()?.parse().ok()?)),
         "change" => changes::named(seed, parts.next()?),
         _ => None,

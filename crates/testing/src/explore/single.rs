@@ -13,6 +13,9 @@ use crate::ops::{Commit, Op};
 /// further on.
 pub const FRESH: Id = 5000;
 
+/// Bytes of a file that settles at most.
+const SMALL: u64 = 12_000;
+
 /// A workload of one operation, or of a few that belong together.
 #[derive(Clone, Debug)]
 pub struct Single {
@@ -278,6 +281,61 @@ pub fn carrying(geometry: &Geometry, fresh: Id) -> Vec<Single> {
             ],
         ),
     ]
+}
+
+/// Short workloads in which small files settle into tracks by the clock, on volumes where that comes to pay.
+pub fn forming(geometry: &Geometry, fresh: Id) -> Vec<Single> {
+    let idle = Op::Idle { dir: DIR };
+    let made = || files_to_settle(geometry, DIR, fresh + 10);
+    let after = |more: &[Op]| [&made(), &[idle][..], more].concat();
+    let first = fresh + 10;
+    vec![
+        single("idle", DIR, after(&[])),
+        single("idle-write", first, after(&[write(first, 100, 500)])),
+        single(
+            "idle-again",
+            DIR,
+            after(&[write(first + 1, 100, 500), Op::Sync, idle]),
+        ),
+        single("idle-unlink", first, after(&[unlink(DIR, first)])),
+        single(
+            "idle-create",
+            fresh,
+            after(&[create(DIR, fresh), write(fresh, 0, 3000)]),
+        ),
+        single(
+            "idle-rename",
+            first,
+            after(&[rename((DIR, first), (ROOT, first), Rename::Replace)]),
+        ),
+        single(
+            "idle-say-log",
+            DIR,
+            after(&[Op::Say {
+                dir: DIR,
+                placement: Placement::Log,
+            }]),
+        ),
+        single(
+            "write-idle",
+            fresh,
+            [
+                &made()[..],
+                &[create(DIR, fresh), write(fresh, 0, 700), idle],
+            ]
+            .concat(),
+        ),
+    ]
+}
+
+/// Makes small files of a directory that fill a segment and a half, and are durable then.
+pub fn files_to_settle(geometry: &Geometry, dir: Id, first: Id) -> Vec<Op> {
+    let segment = u64::from(geometry.segment_max);
+    let small = u64::from(geometry.block) - 500;
+    let bytes = (segment / 48).min(SMALL).min(small);
+    let files = first..first + segment * 3 / 2 / bytes;
+    let made = files.flat_map(|id| [create(dir, id), write(id, 0, bytes)]);
+    made.chain([Op::Sync]).collect()
 }
 
 fn linking() -> Vec<Single> {
