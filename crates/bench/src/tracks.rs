@@ -59,6 +59,8 @@ pub struct Scale {
     pub files: u64,
     /// Files that are read, and names that are looked up.
     pub reads: u64,
+    /// Files that are removed and made anew before, at random.
+    pub renewed: u64,
     /// Bytes of the volume.
     pub volume: u64,
     /// Where chance comes from.
@@ -89,6 +91,10 @@ pub struct Row {
     pub disk: &'static str,
     /// Making the files.
     pub made: Tally,
+    /// Removing files and making them anew.
+    pub renewed: Option<Tally>,
+    /// What of the volume's bytes is in use then, from 0 to 1.
+    pub full: f64,
     /// Settling them into tracks.
     pub arranged: Tally,
     /// Directories that were gone through.
@@ -131,6 +137,8 @@ impl Row {
             said.map_err(failed("placing files of"))?;
         }
         let made = stand.make()?;
+        let renewed = (scale.renewed > 0).then(|| stand.renew()).transpose()?;
+        let full = stand.files().used()? as f64 / scale.volume as f64;
         stand.remount()?;
         let log = stand.works("log")?;
         let (arranged, done) = match scale.idle {
@@ -146,6 +154,8 @@ impl Row {
             set,
             disk: preset.name(),
             made,
+            renewed,
+            full,
             arranged,
             directories: done.directories,
             settled: done.files,
@@ -199,6 +209,36 @@ impl Stand {
         tick.map_err(failed("looking after"))
     }
 
+    /// Makes a file of some length.
+    fn make_one(
+        &self,
+        number: u64,
+        random: &mut impl Rng,
+        content: &mut Content,
+    ) -> Result<(), Error> {
+        let bytes = PIECE * (1 + below(random, PIECES) as usize);
+        self.files()
+            .create(&self.path(number), content.of(number, bytes))?;
+        Ok(())
+    }
+
+    /// A history: files are removed and made anew, each time another one.
+    fn renew(&self) -> Result<Tally, Error> {
+        let random = &mut generator(self.scale.seed, "renewed");
+        let mut content = Content::new(PIECE * PIECES as usize);
+        self.phase("renew", self.scale.renewed, || {
+            for done in 0..self.scale.renewed {
+                let number = below(random, self.scale.files);
+                self.files().remove_file(&self.path(number))?;
+                self.make_one(number, random, &mut content)?;
+                if done % A_TICK == 0 {
+                    self.tick()?;
+                }
+            }
+            self.files().sync()
+        })
+    }
+
     fn make(&self) -> Result<Tally, Error> {
         let random = &mut generator(self.scale.seed, "tracks");
         let mut content = Content::new(PIECE * PIECES as usize);
@@ -211,8 +251,7 @@ impl Stand {
                     self.files().make_directories(above)?;
                     above.clone_into(&mut last);
                 }
-                let bytes = PIECE * (1 + below(random, PIECES) as usize);
-                self.files().create(&path, content.of(number, bytes))?;
+                self.make_one(number, random, &mut content)?;
                 if number % A_TICK == 0 {
                     self.tick()?;
                 }
@@ -338,6 +377,7 @@ mod tests {
         let scale = Scale {
             files: 300,
             reads: 200,
+            renewed: 100,
             volume: 256 << 20,
             seed: 1,
             hash: false,
@@ -367,6 +407,7 @@ mod tests {
         let scale = Scale {
             files: 2_000,
             reads: 2_000,
+            renewed: 0,
             volume: 256 << 20,
             seed: 1,
             hash: false,

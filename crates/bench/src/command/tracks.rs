@@ -26,7 +26,11 @@ pub struct TracksArgs {
     /// Files that are read, and names that are looked up.
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     reads: u64,
-    /// MiB of the volume.
+    /// Files that are removed and made anew, one after the other and at random, before any are read. All of a set leaves none where
+    /// it was, mostly.
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    renewed: u64,
+    /// MiB of the volume: with the files' 10 KiB each it says how full that is.
     #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(128..=1_048_576))]
     volume: u64,
     /// Where chance comes from.
@@ -48,6 +52,7 @@ impl TracksArgs {
         let scale = Scale {
             files: self.files,
             reads: self.reads,
+            renewed: self.renewed,
             volume: self.volume << 20,
             seed: self.seed,
             hash: self.hash,
@@ -84,7 +89,13 @@ fn text(rows: &[Row]) -> String {
         let alone = |tally: &Tally| [each(tally), String::new(), seconds(tally), String::new()];
         let second = |tally: &Tally| [String::new(), each(tally), String::new(), seconds(tally)];
         cells.push(of("made", alone(&row.made)));
+        cells.extend(row.renewed.as_ref().map(|it| of("renewed", alone(it))));
         cells.push(of("arranged", second(&row.arranged)));
+        let full = format!("{:.0} %", row.full * 100.0);
+        cells.push(of(
+            "full",
+            [full, String::new(), String::new(), String::new()],
+        ));
         cells.extend(row.compared.iter().map(|it| {
             let (log, tracks) = (&it.log, &it.tracks);
             let figures = [each(log), each(tracks), seconds(log), seconds(tracks)];
