@@ -6,7 +6,8 @@
 //!   true while files and names change.
 //! - [`choose`]: which files form a track together. [`cold`] reads their contents in another order, [`form`] makes them ready,
 //!   and [`fresh`] does so with new ones.
-//! - [`layout`]: how a segment writes a track. [`reads`]: what reading files that have none has cost.
+//! - [`layout`]: how a segment writes a track. [`reads`]: what reading files that have none has cost; [`weigh`]: which reads count,
+//!   and what a directory has to settle.
 //! - [`dissolve`] takes a track apart, and [`gather`] brings together what leads to tracks.
 
 pub(crate) mod ahead;
@@ -21,6 +22,7 @@ pub(crate) mod layout;
 pub(crate) mod lookup;
 pub(crate) mod reads;
 pub(crate) mod table;
+pub(crate) mod weigh;
 
 use loamfs_format::{Extent, Ino, Ssn};
 use reads::ColdReads;

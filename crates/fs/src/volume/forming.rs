@@ -8,7 +8,8 @@ use super::tracks::{Arranger, Arranging};
 use super::{Durability, Engine, Upkeep};
 use crate::error::Error;
 use crate::reclaim::FormingCost;
-use crate::tracks::reads::{self, Dir, Reads};
+use crate::tracks::reads::{self, Reads};
+use crate::tracks::weigh::{self, Dir};
 use loamfs_format::{FragAddr, Ino, InodeBlockNo};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
@@ -91,7 +92,7 @@ impl Former<'_> {
         let requests = engine.sweeper().requests();
         let asked = engine.tally.asked();
         let is_quiet = engine.forming().is_quiet(asked, requests);
-        is_quiet && reads::matter(&engine.core())
+        is_quiet && weigh::matter(&engine.core())
     }
 
     /// A tick ends: its requests were nobody's.
@@ -237,7 +238,7 @@ impl Former<'_> {
     /// one after the other would go to and fro between those that moved and those that did not.
     fn weigh_block(&self, number: InodeBlockNo, reads: Reads, chosen: &mut Chosen) {
         // What cannot be read is left out.
-        let look_at = |dir| self.engine().run(|core| reads::look_at(core, dir));
+        let look_at = |dir| self.engine().run(|core| weigh::look_at(core, dir));
         let dirs = reads::together(number).filter_map(|dir| look_at(dir).ok().flatten());
         let dirs: Vec<Dir> = dirs.collect();
         if dirs.is_empty() {
@@ -259,7 +260,7 @@ impl Former<'_> {
     fn in_order(&self, dirs: &[Dir]) -> Vec<Ino> {
         let all: BTreeSet<Ino> = dirs.iter().map(|dir| dir.ino).collect();
         let above: BTreeSet<Ino> = dirs.iter().map(|dir| dir.above).collect();
-        let listed = |dir| self.engine().run(|core| reads::first_below(core, dir));
+        let listed = |dir| self.engine().run(|core| weigh::first_below(core, dir));
         let first = above
             .into_iter()
             .flat_map(|dir| listed(dir).unwrap_or_default());

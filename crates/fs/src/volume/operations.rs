@@ -17,7 +17,7 @@ use crate::patience;
 use crate::reading::{Shared, joined};
 use crate::region::Region;
 use crate::stat;
-use crate::tracks::reads;
+use crate::tracks::weigh;
 use crate::types::{Attr, DirEntry, EntryPlus, InodeFlags, NewInode, RenameFlags, SetAttr};
 use crate::unit::UNIT;
 use loamfs_format::Ino;
@@ -71,7 +71,7 @@ impl Volume {
                 .and_then(|ino| stat::attr(core, ino))
         })?;
         if fetched {
-            reads::note(&mut self.core(), attr.ino, false);
+            weigh::note(&mut self.core(), attr.ino, false);
         }
         Ok(attr)
     }
@@ -349,7 +349,7 @@ impl Volume {
         })?;
         if let Some(bytes) = first {
             if fetched && self.engine.reader.reads_alone() {
-                reads::note(&mut self.core(), ino, true);
+                weigh::note(&mut self.core(), ino, true);
             }
             return Ok(bytes);
         }
