@@ -31,12 +31,8 @@ fn explore(without: &Without, cases: &[Case]) -> Outcome {
     };
     let orders = Orders {
         effort: EFFORT,
-        time: Duration::from_secs(600),
         shrinking: Duration::ZERO,
-        keep_going: false,
-        threads: 2,
-        hang: Duration::from_secs(400),
-        print: false,
+        ..Orders::SLICE
     };
     let outcome = run(&system, cases, orders);
     println!("{}", outcome.tally);

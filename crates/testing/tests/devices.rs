@@ -7,7 +7,6 @@ use std::time::Duration;
 use loamfs_testing::campaign::{self, image_after};
 use loamfs_testing::explore::cases::{Case, GEOMETRIES, all_carrying, all_singles, combined, long};
 use loamfs_testing::explore::fleet::{Orders, Outcome, run};
-use loamfs_testing::explore::hunt::Effort;
 use loamfs_testing::pair::Pair;
 use loamfs_testing::shrink::Limit;
 use loamfs_testing::watchdog::Watchdog;
@@ -42,13 +41,9 @@ fn the_same_seed_gives_the_same_bytes_on_two_devices() {
 
 fn explore(system: &Pair, cases: &[Case], keep_going: bool) -> Outcome {
     let orders = Orders {
-        effort: Effort::QUICK,
-        time: Duration::from_secs(600),
         shrinking: Duration::ZERO,
         keep_going,
-        threads: 2,
-        hang: Duration::from_secs(400),
-        print: false,
+        ..Orders::SLICE
     };
     let outcome = run(system, cases, orders);
     println!("{}", outcome.tally);

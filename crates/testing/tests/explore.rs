@@ -3,11 +3,9 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::time::Duration;
-
 use loamfs_testing::explore::cases::{Case, GEOMETRIES, all_singles, combined, long};
 use loamfs_testing::explore::fleet::{Orders, run};
-use loamfs_testing::explore::hunt::{Effort, Tally};
+use loamfs_testing::explore::hunt::Tally;
 use loamfs_testing::loam::{DELTAS, Loam, options_of};
 use loamfs_testing::without::Without;
 
@@ -58,16 +56,7 @@ fn every_crash_leaves_a_state_that_the_rules_allow() {
 
 /// Explores cases, of which none may fail.
 fn explore(system: &Loam, cases: &[Case]) -> Tally {
-    let orders = Orders {
-        effort: Effort::QUICK,
-        time: Duration::from_secs(600),
-        shrinking: Duration::from_secs(30),
-        keep_going: false,
-        threads: 2,
-        hang: Duration::from_secs(400),
-        print: false,
-    };
-    let outcome = run(system, cases, orders);
+    let outcome = run(system, cases, Orders::SLICE);
     println!("{}", outcome.tally);
     for report in &outcome.reports {
         println!("{report}");

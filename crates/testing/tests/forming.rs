@@ -9,7 +9,6 @@ use loamfs_testing::explore::cases::{
     Case, GEOMETRIES, Workload, all_forming, combined_forming, prepare_by,
 };
 use loamfs_testing::explore::fleet::{Orders, run};
-use loamfs_testing::explore::hunt::Effort;
 use loamfs_testing::explore::single::files_to_settle;
 use loamfs_testing::explore::starts::{mkdir, setup};
 use loamfs_testing::generate::Generator;
@@ -19,7 +18,6 @@ use loamfs_testing::ops::Op;
 use loamfs_testing::runner::Runner;
 use loamfs_testing::subject::System;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// One single workload in so many; a prime, so that all workloads and all that may follow are among them.
 const SINGLES_STEP: usize = 131;
@@ -59,17 +57,8 @@ fn cases() -> Vec<Case> {
 
 #[test]
 fn every_crash_while_tracks_form_leaves_all_as_it_was() {
-    let orders = Orders {
-        effort: Effort::QUICK,
-        time: Duration::from_secs(600),
-        shrinking: Duration::from_secs(30),
-        keep_going: false,
-        threads: 2,
-        hang: Duration::from_secs(400),
-        print: false,
-    };
     let cases = cases();
-    let outcome = run(&turning(), &cases, orders);
+    let outcome = run(&turning(), &cases, Orders::SLICE);
     println!("{}", outcome.tally);
     for report in &outcome.reports {
         println!("{report}");

@@ -60,6 +60,19 @@ pub struct Orders {
     pub print: bool,
 }
 
+impl Orders {
+    /// As tests run a slice.
+    pub const SLICE: Orders = Orders {
+        effort: Effort::QUICK,
+        time: Duration::from_secs(600),
+        shrinking: Duration::from_secs(30),
+        keep_going: false,
+        threads: 2,
+        hang: Duration::from_secs(400),
+        print: false,
+    };
+}
+
 /// What became of all cases.
 #[derive(Debug, Default)]
 pub struct Outcome {
