@@ -19,11 +19,8 @@ pub(crate) fn attr(core: &mut Core, ino: Ino) -> Result<Attr, Stop> {
 /// The same, of an inode that is listed with others. One that is not in memory does not come there: who lists a directory asks
 /// few of its inodes for more, and making room for all of them takes longer than reading them twice.
 pub(crate) fn listed(core: &mut Core, ino: Ino) -> Result<Attr, Stop> {
-    if core.inodes.get(ino).is_some() {
+    if core.inodes.get(ino).is_some() || ino == ATIME_INO {
         return attr(core, ino);
-    }
-    if ino == ATIME_INO {
-        return Err(Error::Stale(ino).into());
     }
     let (inode, _) = core.loader().stored(ino)?;
     // Nothing of it waits, or it would be in memory.
@@ -36,19 +33,6 @@ fn shown(core: &Core, inode: &Inode, taken: u64) -> Attr {
         Body::DirTree(_) => inode.size,
         _ => taken.saturating_mul(u64::from(core.geometry.fragment_size)),
     };
-    core.env.config().owner.shown(Attr {
-        ino: inode.ino,
-        generation: inode.generation,
-        mode: inode.mode,
-        nlink: inode.nlink,
-        uid: inode.uid,
-        gid: inode.gid,
-        rdev: inode.rdev,
-        size: inode.size,
-        blocks: content.div_ceil(512),
-        atime: inode.atime,
-        mtime: inode.mtime,
-        ctime: inode.ctime,
-        btime: inode.btime,
-    })
+    let attr = Attr::of(inode, content.div_ceil(512));
+    core.env.config().owner.shown(attr)
 }

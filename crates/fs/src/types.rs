@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use loamfs_format::Ino;
+use loamfs_format::inode::Inode;
 pub use loamfs_format::inode::Timestamp;
 
 /// Attributes of an inode, as stat(2) shows them.
@@ -33,6 +34,28 @@ pub struct Attr {
     pub ctime: Timestamp,
     /// When it was made.
     pub btime: Timestamp,
+}
+
+impl Attr {
+    /// Those of an inode whose content takes so many units of 512 bytes.
+    #[must_use]
+    pub fn of(inode: &Inode, blocks: u64) -> Attr {
+        Attr {
+            ino: inode.ino,
+            generation: inode.generation,
+            mode: inode.mode,
+            nlink: inode.nlink,
+            uid: inode.uid,
+            gid: inode.gid,
+            rdev: inode.rdev,
+            size: inode.size,
+            blocks,
+            atime: inode.atime,
+            mtime: inode.mtime,
+            ctime: inode.ctime,
+            btime: inode.btime,
+        }
+    }
 }
 
 /// When reading an inode sets its access time. Times wait in memory and go to the device along with what is committed by

@@ -153,8 +153,16 @@ impl Volume {
 
     /// As [`Engine::run`], for somebody who asked for it.
     pub(crate) fn run<T>(&self, op: impl FnMut(&mut Core) -> Result<T, Stop>) -> Result<T, Error> {
+        self.run_told(op).map(|(done, _)| done)
+    }
+
+    /// The same; and whether a device was asked for blocks.
+    fn run_told<T>(
+        &self,
+        op: impl FnMut(&mut Core) -> Result<T, Stop>,
+    ) -> Result<(T, bool), Error> {
         self.engine.tally.note_asked();
-        self.engine.run(op)
+        self.engine.run_told(op)
     }
 }
 

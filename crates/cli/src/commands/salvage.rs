@@ -9,7 +9,7 @@ use clap::Args;
 use loamfs_check::salvage::{Found, Options};
 use loamfs_check::{CheckError, Salvage};
 use loamfs_format::Ino;
-use loamfs_format::inode::{Inode, ROOT_INO};
+use loamfs_format::inode::ROOT_INO;
 use loamfs_fs::types::Attr;
 use rustix::fs::{CWD, Mode, OFlags, mkdirat};
 use rustix::io::Errno;
@@ -342,7 +342,7 @@ impl Remains<'_, '_> {
 
 impl Source for Remains<'_, '_> {
     fn attr(&self, ino: Ino) -> Result<Attr, Trouble> {
-        Ok(attr(&self.found(ino)?.inode))
+        Ok(Attr::of(&self.found(ino)?.inode, 0))
     }
 
     fn entries(&self, dir: Ino, troubles: &mut Vec<Trouble>) -> Entries {
@@ -429,22 +429,4 @@ impl Source for Remains<'_, '_> {
 
 fn said(fault: &CheckError) -> Trouble {
     Trouble::Said(Kind::Data, fault.to_string())
-}
-
-fn attr(inode: &Inode) -> Attr {
-    Attr {
-        ino: inode.ino,
-        generation: inode.generation,
-        mode: inode.mode,
-        nlink: inode.nlink,
-        uid: inode.uid,
-        gid: inode.gid,
-        rdev: inode.rdev,
-        size: inode.size,
-        blocks: 0,
-        atime: inode.atime,
-        mtime: inode.mtime,
-        ctime: inode.ctime,
-        btime: inode.btime,
-    }
 }

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 /// Blocks of directories that are remembered at most.
 const BLOCKS_MAX: usize = 1 << 14;
+
 /// What a device was asked for of small files that stand in the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reads {

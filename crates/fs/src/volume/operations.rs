@@ -64,8 +64,7 @@ impl Volume {
     /// # Errors
     /// [`Error`], here and below.
     pub fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Attr, Error> {
-        self.engine.tally.note_asked();
-        let (attr, fetched) = self.engine.run_told(|core| {
+        let (attr, fetched) = self.run_told(|core| {
             core.names()
                 .lookup(dir, name)
                 .and_then(|ino| stat::attr(core, ino))
@@ -338,8 +337,7 @@ impl Volume {
         let read = |core: &mut Core| core.reading().read(ino, offset, len);
         let range = offset..offset.saturating_add(len as u64);
         let region = Region::of(ino, offset / UNIT);
-        self.engine.tally.note_asked();
-        let (first, fetched) = self.engine.run_told(|core| match read(core) {
+        let (first, fetched) = self.run_told(|core| match read(core) {
             Err(Stop::Missing)
                 if patience::is_endless() && core.settler().asks(region, range.clone()) =>
             {
