@@ -66,6 +66,7 @@ use flight::Flight;
 use forming::Forming;
 use latch::Latch;
 use loamfs_device::Device;
+use loamfs_format::Extent;
 use loamfs_log::loss::Loss;
 use settling::Quiet;
 use std::sync::atomic::AtomicUsize;
@@ -193,6 +194,15 @@ impl Engine {
     /// Where new homes are put together.
     pub(crate) fn spare(&self) -> &Spare {
         &self.spare
+    }
+
+    /// These homes hold something new, which nobody has read yet: what was read there before, perhaps while its owner gave it
+    /// up, is not found any more, whatever checksum it has.
+    pub(crate) fn forget_tenants(&self, homes: &[Extent]) {
+        let mut core = self.core();
+        for home in homes {
+            core.blocks.forget_contents(*home);
+        }
     }
 
     /// Writes of homes are over.

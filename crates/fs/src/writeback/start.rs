@@ -44,6 +44,13 @@ impl HomeWrite {
         units * UNIT as usize
     }
 
+    /// Where they go.
+    pub fn homes(&self, geometry: &Geometry) -> impl Iterator<Item = Extent> {
+        let unit = geometry.unit_frags();
+        let runs = self.runs.iter();
+        runs.map(move |(home, units)| Extent::new(*home, units.len() as u64 * unit))
+    }
+
     /// The units that are written, in order.
     fn units(&self) -> impl Iterator<Item = u64> + use<> {
         let units = self.runs.iter().flat_map(|(_, units)| units);
