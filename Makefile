@@ -98,6 +98,7 @@ smoke: debug
 	$(ROOT) bash crates/cli/tests/devices.sh $(TRIED)
 	$(ROOT) bash crates/cli/tests/degraded.sh $(TRIED)
 	$(ROOT) bash crates/cli/tests/tiers.sh $(TRIED)
+	$(ROOT) bash crates/cli/tests/hot.sh $(TRIED)
 	$(ROOT) bash crates/cli/tests/brim.sh $(TRIED)
 	$(ROOT) bash crates/cli/tests/available.sh $(TRIED)
 	$(ROOT) bash crates/cli/tests/rot.sh $(TRIED)

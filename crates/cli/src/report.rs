@@ -10,7 +10,7 @@ use loamfs_console::time;
 use loamfs_device::{Counters, Device, DeviceError, IoKind, KindCounters, read_exact};
 use loamfs_format::superblock::{self, Superblock};
 use loamfs_fs::types::{Attr, StatFs};
-use loamfs_fs::{Error, MemberInfo, Piece, Place, TracksInfo, Volume, superblocks};
+use loamfs_fs::{Error, HotInfo, MemberInfo, Piece, Place, TracksInfo, Volume, superblocks};
 use loamfs_fuse::{Class, Counts, Tallies};
 use serde_json::{Value, json};
 
@@ -259,6 +259,9 @@ impl Report {
         let mut lines = self.mount_lines();
         lines.extend(self.trouble_lines());
         lines.extend(self.volume_lines());
+        if self.number("/hot/room_bytes") > 0 {
+            lines.push(self.hot_line());
+        }
         let mut lines: Vec<String> = lines.iter().map(|line| wrapped(line, INDENT)).collect();
         if self.has_several() {
             lines.extend(self.device_lines());
@@ -536,6 +539,18 @@ impl Report {
         )
     }
 
+    /// What is read often of slow devices, and stands on fast ones too.
+    fn hot_line(&self) -> String {
+        format!(
+            "hot data  {} in {} of free room; {} of large files read there, {} on slow devices; {} written",
+            self.size("/hot/held_bytes"),
+            self.size("/hot/room_bytes"),
+            self.size("/hot/hit_bytes"),
+            self.size("/hot/missed_bytes"),
+            self.size("/hot/written_bytes"),
+        )
+    }
+
     /// The devices of several.
     pub fn devices(&self) -> Value {
         self.value("/devices")
@@ -777,8 +792,20 @@ fn info_json(volume: &Volume) -> Value {
             "bitmap_bytes": info.bitmap_bytes,
         },
         "tracks": tracks_json(&info.tracks),
+        "hot": hot_json(&info.hot),
         "scrub": mark_json(volume),
         "requests": requests_json(&info.device),
+    })
+}
+
+/// What is read often of slow devices, and stands on fast ones too.
+fn hot_json(hot: &HotInfo) -> Value {
+    json!({
+        "room_bytes": hot.room,
+        "held_bytes": hot.held,
+        "hit_bytes": hot.hits,
+        "missed_bytes": hot.misses,
+        "written_bytes": hot.written,
     })
 }
 

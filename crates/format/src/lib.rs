@@ -11,6 +11,7 @@ pub mod delta;
 pub mod dirent;
 pub mod geometry;
 pub mod group;
+pub mod hot;
 pub mod ifile;
 pub mod inode;
 pub mod kind;

@@ -1,10 +1,12 @@
 //! Reading blocks for operations that were sent back: one batch, neighbours together, with read-around in the log
 //! (DESIGN.md, "Caches and memory").
 
+mod hot;
 mod windows;
 
 use crate::blocks::{Fetch, What};
 use crate::error::{Corrupt, Error};
+use crate::hot::Hot;
 use loamfs_device::{Buffer, Device, DeviceError, IoKind, Read, read_exact, sides};
 use loamfs_format::{Extent, FragAddr, Geometry};
 use std::collections::btree_map::Entry;
@@ -31,6 +33,8 @@ pub(crate) struct Reader {
     windows: Mutex<Windows>,
     /// Whether windows are read at all.
     around: bool,
+    /// What of slow devices stands on fast ones too.
+    hot: Option<Hot>,
 }
 
 /// The bytes of a fetched block's whole fragments.
@@ -61,7 +65,18 @@ impl Reader {
             geometry,
             windows: Mutex::new(Windows::new(bytes)),
             around: true,
+            hot: None,
         }
+    }
+
+    /// The same, which looks for homed units among hot data first, and keeps them there.
+    pub fn that_keeps_hot(self, hot: Option<Hot>) -> Reader {
+        Reader { hot, ..self }
+    }
+
+    /// Hot data, if any are kept.
+    pub fn hot(&self) -> Option<&Hot> {
+        self.hot.as_ref()
     }
 
     /// The same, which reads each block alone, or does not.
@@ -103,6 +118,10 @@ impl Reader {
             .into_iter()
             .partition(|i| fresh || !self.around || matches!(wanted[*i].what, What::Unit { .. }));
         let mut results: Vec<Option<Bytes>> = wanted.iter().map(|_| None).collect();
+        let exact = match self.hot().filter(|hot| !fresh && hot.is_on()) {
+            Some(hot) => self.read_hot(hot, wanted, exact, &mut results),
+            None => exact,
+        };
         self.read_exactly(wanted, &exact, &mut results);
         self.read_around(wanted, &around, &mut results);
         let lost = || Err(DeviceError::io(loamfs_device::Op::Read, 0, 0, 5));
@@ -439,14 +458,19 @@ pub(crate) fn fetch_into(
     wanted: &[Fetch],
     mut take: impl FnMut(&Fetch, &[u8]) -> Result<(), Corrupt>,
 ) -> Vec<(Fetch, Error)> {
-    let mut take = |fetch: &Fetch, bytes: Bytes| Ok::<(), Error>(take(fetch, bytes?.as_ref())?);
+    let turn = reader.turn();
+    let mut take = |fetch: &Fetch, bytes: Bytes| {
+        let bytes = bytes?;
+        take(fetch, bytes.as_ref())?;
+        reader.note_read(fetch, bytes.as_ref(), turn);
+        Ok::<(), Error>(())
+    };
     let mut failed = Vec::new();
     for (fetch, bytes) in wanted.iter().zip(reader.read(wanted, false)) {
         if take(fetch, bytes).is_ok() {
             continue;
         }
-        // Written while its window was read, perhaps: the rest of that is stale, too.
-        reader.forget_around(reader.range(fetch));
+        reader.note_wrong(fetch);
         for bytes in reader.read(std::slice::from_ref(fetch), true) {
             let again = take(
                 fetch,

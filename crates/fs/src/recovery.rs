@@ -14,6 +14,7 @@ use crate::core::Core;
 use crate::doubt::Doubt;
 use crate::env::{Env, Surroundings};
 use crate::error::{Corrupt, Error, Needed};
+use crate::hot::Hot;
 use crate::inodes::{Inodes, Totals};
 use crate::law::{self, Law, Rules};
 use crate::leftovers::Leftovers;
@@ -65,6 +66,7 @@ pub(crate) struct Settings {
     pub owner: Ownership,
     pub settles: SettleWhen,
     pub tracks: SettleWhen,
+    pub hot: bool,
     pub cleaning: CleaningPolicy,
     /// Groups whose descriptors count wrongly.
     pub recount: Vec<GroupNo>,
@@ -107,6 +109,10 @@ pub(crate) fn open(
     let windows = settings.shares.windows(blocks as u64);
     let reader = Reader::new(Arc::clone(device), sb.geometry, windows);
     let reader = reader.that_reads_around(settings.read_around);
+    let keeps_hot = settings.hot && !settings.read_only;
+    let last = chain.links[chain.links.len() - 1].header.ssn;
+    let hot = keeps_hot.then(|| Hot::new(sb.geometry, sb.uuid, last, settings.shares.bytes));
+    let reader = reader.that_keeps_hot(hot);
     let mut blocks = Blocks::new(sb.uuid, &sb.geometry, sb.reserved_extents(), blocks);
     let checkpoint = &chain.links[chain.base];
     let base = Base::read(&reader, &mut blocks, settings, &sb, checkpoint)?;

@@ -38,6 +38,7 @@ mod tally;
 mod tracks;
 mod upkeep;
 mod vacating;
+mod warming;
 mod xattrs;
 
 pub use copying::Copying;
@@ -72,6 +73,7 @@ use settling::Quiet;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{
     Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+    TryLockError,
 };
 use std::time::Duration;
 use tally::Tally;
@@ -111,6 +113,8 @@ pub(crate) struct Engine {
     /// Whether nobody asks the device for anything.
     quiet: Mutex<Quiet>,
     forming: Mutex<Forming>,
+    /// When somebody last looked which groups hot data may take.
+    warmed: Mutex<Option<Duration>>,
     /// Where new homes are put together.
     spare: Spare,
     shares: Shares,
@@ -203,6 +207,8 @@ impl Engine {
         for home in homes {
             core.blocks.forget_contents(*home);
         }
+        drop(core);
+        self.reader.overwritten(homes);
     }
 
     /// Writes of homes are over.
@@ -230,6 +236,20 @@ impl Engine {
             .read()
             .unwrap_or_else(PoisonError::into_inner);
         (self.watch(), guard)
+    }
+
+    /// The same as [`Engine::homes_alone`], unless some are being written.
+    fn homes_alone_at_once(&self) -> Option<(Watch<'_>, RwLockWriteGuard<'_, ()>)> {
+        let guard = match self.turns.homes.try_write() {
+            Ok(guard) => guard,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        Some((self.watch(), guard))
+    }
+
+    fn warmed(&self) -> MutexGuard<'_, Option<Duration>> {
+        self.warmed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn homes_alone(&self) -> (Watch<'_>, RwLockWriteGuard<'_, ()>) {

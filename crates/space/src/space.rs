@@ -15,6 +15,7 @@ use crate::law::{Law, Rules};
 use crate::layout::Layout;
 use crate::owners::Owners;
 use crate::placement::{Placement, PlacementState};
+use crate::spare::Spare;
 use crate::uneven::Uneven;
 use crate::unshown::Unshown;
 use crate::usage::Usage;
@@ -128,6 +129,11 @@ impl Space {
     /// How much is in use, and where.
     pub fn usage(&self) -> Usage<'_> {
         Usage::new(&self.groups, &self.held)
+    }
+
+    /// Free groups that something may be kept in until they are needed.
+    pub fn spare(&self) -> Spare<'_> {
+        Spare::new(&self.groups)
     }
 
     /// Groups that have less room than others.

@@ -19,13 +19,24 @@ use crate::subject::{Opening, Outcome, Subject, System};
 /// # Errors
 /// Why there is none.
 pub fn fast_and_slow(bytes: [u64; 2]) -> Result<Arc<dyn Device>, Error> {
+    fast_and_slow_with(bytes, &MkfsOptions::default())
+}
+
+/// The same, made with options.
+///
+/// # Errors
+/// Why there is none.
+pub fn fast_and_slow_with(
+    bytes: [u64; 2],
+    options: &MkfsOptions,
+) -> Result<Arc<dyn Device>, Error> {
     let [fast, slow] = bytes.map(|bytes| Arc::new(MemoryDevice::new(bytes)) as Arc<dyn Device>);
     let new = |device: &Arc<dyn Device>, kind| NewDevice {
         device: Arc::clone(device),
         kind,
     };
     let devices = [new(&fast, DeviceKind::Fast), new(&slow, DeviceKind::Slow)];
-    loamfs_fs::mkfs_on(&devices, &MkfsOptions::default(), &Env::fixed(1))?;
+    loamfs_fs::mkfs_on(&devices, options, &Env::fixed(1))?;
     joined([("fast", fast), ("slow", slow)])
 }
 

@@ -44,7 +44,7 @@ enum Type {
 }
 
 /// Figures of the whole volume: name, what it is, where the daemon's report has it, and what it means.
-const FIGURES: [(&str, Type, &str, &str); 27] = {
+const FIGURES: [(&str, Type, &str, &str); 30] = {
     use Type::{Counter, Gauge};
     [
         (
@@ -117,6 +117,24 @@ const FIGURES: [(&str, Type, &str, &str); 27] = {
             Counter,
             "/tracks/formed_bytes",
             "Bytes of these.",
+        ),
+        (
+            "hot_bytes",
+            Gauge,
+            "/hot/held_bytes",
+            "Bytes of large files on slow devices that stand on fast ones too.",
+        ),
+        (
+            "hot_read_bytes",
+            Counter,
+            "/hot/hit_bytes",
+            "Bytes of large files that were read there.",
+        ),
+        (
+            "slow_read_bytes",
+            Counter,
+            "/hot/missed_bytes",
+            "Bytes of large files that were read on slow devices.",
         ),
         (
             "cleaned_fragments",

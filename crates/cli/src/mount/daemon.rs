@@ -211,19 +211,20 @@ fn open_volume(
 
 /// Opens the volume with what buffers for requests leave of the cache.
 fn open_as(spec: &Spec, source: &Source, buffers: usize) -> Result<Arc<Volume>, Error> {
-    let asked = &spec.options.volume;
+    let (asked, defaults) = (&spec.options.volume, OpenOptions::default());
     let mut options = OpenOptions {
         cache_bytes: asked.cache_bytes().saturating_sub(buffers),
         settle_bytes: asked.settle,
         cleaning: asked.clean.unwrap_or_default(),
         tracks: asked.tracks.unwrap_or_default(),
+        hot: asked.hot.unwrap_or(defaults.hot),
         read_only: spec.options.is_read_only(),
         accept_loss: asked.accept_loss,
         flights: writers::COUNT,
         discard: asked.discard.unwrap_or_default(),
         atime: asked.atime.unwrap_or_default(),
         owner: asked.owner,
-        ..OpenOptions::default()
+        ..defaults
     };
     if (asked.cache).is_some_and(|bytes| bytes as u64 > cache::memory()) {
         tracing::warn!("cache= is more than the daemon's control group allows");

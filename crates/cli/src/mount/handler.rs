@@ -279,6 +279,7 @@ impl ControlHandler {
         volume.discard.get_or_insert(defaults.discard);
         volume.clean.get_or_insert(defaults.cleaning);
         volume.tracks.get_or_insert(defaults.tracks);
+        volume.hot.get_or_insert(defaults.hot);
         options.daemon.transport.get_or_insert_default();
         serde_json::to_string(&options.fixed()).map_err(|error| error.to_string())
     }

@@ -240,6 +240,8 @@ mod tests {
             (tracks("tracks=auto"), tracks("ro")),
             (Some(SettleWhen::Pays), None)
         );
+        let hot = |list| parsed(list).volume.hot;
+        assert_eq!((hot("hot=off"), hot("hot=auto")), (Some(false), Some(true)));
         let clean = |list| parsed(list).volume.clean;
         assert_eq!(clean("clean=greedy"), Some(CleaningPolicy::Greedy));
         assert_eq!(

@@ -22,7 +22,7 @@ pub(super) const LEFTOVERS_STEP: usize = 64;
 
 impl Upkeep<'_> {
     /// Does what is due by the clock: commit by age, leftovers of an earlier mount, settling, checkpoints,
-    /// emptying groups while few are free, and tracks.
+    /// emptying groups while few are free, hot data, and tracks.
     ///
     /// # Errors
     /// [`Error`].
@@ -59,6 +59,7 @@ impl Upkeep<'_> {
         sealer.discard_freed(DISCARD_STEP);
         sealer.checkpoint_if_due()?;
         sealer.give_back()?;
+        sealer.warm();
         drop(sealer);
         engine.empty_in_idle_time();
         if idle && !settles {

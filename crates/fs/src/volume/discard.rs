@@ -185,11 +185,14 @@ impl<'v> Discarder<'v> {
         })
     }
 
-    /// Discards runs; returns how many bytes the device made use of.
+    /// Discards runs, but for those that hold hot data; returns how many bytes the device made use of.
     fn discard(&self, runs: &[Extent]) -> Result<u64, Error> {
         let geometry = self.engine.core().geometry;
+        let hot = self.engine.reader.hot();
+        let is_hot = |run: &&Extent| hot.is_some_and(|hot| hot.has(geometry.group_of(run.start)));
         let ranges: Vec<(u64, u64)> = runs
             .iter()
+            .filter(|run| !is_hot(run))
             .map(|run| {
                 let len = run.frags.saturating_mul(geometry.fragment_size.into());
                 (geometry.byte_offset(run.start), len)

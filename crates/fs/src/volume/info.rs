@@ -3,6 +3,7 @@
 use super::{Arranged, Volume};
 use crate::access::Access;
 use crate::core::Core;
+use crate::hot::{Hot, HotInfo};
 use crate::reclaim::Fight;
 use crate::types::StatFs;
 use loamfs_device::{Counters, Device, Member};
@@ -53,6 +54,8 @@ pub struct Info {
     pub settle_time: Duration,
     /// Tracks that form by the clock.
     pub tracks: TracksInfo,
+    /// Hot data.
+    pub hot: HotInfo,
     /// Fragments of the ranges that were cleaned since the volume was opened, and what of them was in use.
     pub cleaned_frags: u64,
     /// See above.
@@ -182,6 +185,11 @@ impl Volume {
         let settle_time = self.engine.sweeper().settle_time();
         let settle_bytes = self.engine.sweeper().settle_bytes();
         let told = self.engine.forming().told();
+        let hot = self
+            .engine
+            .reader
+            .hot()
+            .map_or_else(HotInfo::default, Hot::info);
         let mut core = self.core();
         let g = core.geometry;
         let entries = core.sb.devices.iter();
@@ -213,6 +221,7 @@ impl Volume {
                 cold_reads: core.tracks.reads().all(),
                 ..told
             },
+            hot,
             cleaned_frags: core.reclaim.cleaned().frags,
             cleaned_live_frags: core.reclaim.cleaned().live,
             cleaned_by_tenths: core.reclaim.cleaned().by_tenths,

@@ -38,6 +38,8 @@ pub struct OpenOptions {
     pub settles: SettleWhen,
     /// When tracks form, but where somebody asks for it: once that pays, which it never does where nothing turns, or not at all.
     pub tracks: SettleWhen,
+    /// Keep what is read often of slow devices in free groups of fast ones too, where there are such.
+    pub hot: bool,
     /// Which groups are emptied first when nobody waits.
     pub cleaning: CleaningPolicy,
     /// Sealed segments that may wait for the threads of [`Upkeep::write_behind`]; 0 without such threads. They take
@@ -72,6 +74,7 @@ impl Default for OpenOptions {
             settle_bytes: None,
             settles: SettleWhen::default(),
             tracks: SettleWhen::default(),
+            hot: true,
             cleaning: CleaningPolicy::default(),
             flights: 0,
             owner: Ownership::default(),
@@ -110,6 +113,7 @@ impl Volume {
             owner: options.owner,
             settles: options.settles,
             tracks: options.tracks,
+            hot: options.hot,
             cleaning: options.cleaning,
         };
         let (core, reader, loss) = recovery::open(&device, &settings, &env)?;
@@ -125,6 +129,7 @@ impl Volume {
                 settle_bytes: options.settle_bytes,
                 quiet: Mutex::default(),
                 forming: Mutex::default(),
+                warmed: Mutex::default(),
                 spare: Spare::default(),
                 shares,
                 tally: Tally::default(),
@@ -175,6 +180,7 @@ impl Upkeep<'_> {
         };
         sealer.checkpoint(end)?;
         sealer.discard_freed(usize::MAX);
+        sealer.warm_at_last();
         commit::all_written(unwritten)
     }
 }

@@ -112,6 +112,14 @@ pub const KNOWN: &[Known] = &[
         "When small files settle into tracks: in idle times once that pays, on disks that turn, or by `loamfs place` alone. Default: auto.",
     ),
     told(
+        "hot",
+        OneOf(&[
+            ("auto", |options| options.volume.hot = Some(true)),
+            ("off", |options| options.volume.hot = Some(false)),
+        ]),
+        "What is read often of large files on slow devices stands in free room of fast ones too, or nowhere else. Default: auto.",
+    ),
+    told(
         "commit",
         Value("SECONDS", |options, value| {
             let seconds = number(value, "commit", 1..=COMMIT_SECONDS_MAX, " seconds")?;

@@ -28,6 +28,8 @@ pub struct VolumeOptions {
     pub clean: Option<CleaningPolicy>,
     /// When tracks form of what directories say nothing of.
     pub tracks: Option<SettleWhen>,
+    /// Keep what is read often of slow devices on fast ones too.
+    pub hot: Option<bool>,
     /// Most seconds between commits.
     pub commit_seconds: Option<u64>,
     /// Tell the device at once what was freed.
@@ -55,6 +57,11 @@ impl VolumeOptions {
             (
                 "tracks",
                 self.tracks.map(|when| name_of_when(when).to_owned()),
+            ),
+            (
+                "hot",
+                self.hot
+                    .map(|on| if on { "auto" } else { "off" }.to_owned()),
             ),
             ("commit", self.commit_seconds.map(|time| time.to_string())),
             ("discard", self.discard.map(|on| on.to_string())),

@@ -1,0 +1,429 @@
+//! Hot data: what is read often of slow devices stands once more in free groups of a fast one (hybridFS, Y2).
+//!
+//! Nothing depends on it, so that no write of it needs an order or a flush. The groups stay free, and whoever needs one takes it.
+//!
+//! A unit is believed only where the checksum fits that its file has for it: that tells what is left where a group was taken, or a
+//! unit settled. It is no proof against somebody who makes another unit with the same CRC32C. So nothing stands here of an earlier
+//! tenant of an address: what gets a new home is dropped before anybody reads that ([`Hot::overwritten`]), and tables count only
+//! behind the segment with which the volume was closed.
+
+mod shelf;
+mod streams;
+
+use crate::hash::NumberMap;
+use loamfs_format::geometry::UNIT_SIZE;
+use loamfs_format::hot::{self, HotHead, HotSlot, SLOT_FRAGS};
+use loamfs_format::{Extent, FragAddr, Geometry, GroupNo, Ssn};
+use shelf::Shelf;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use streams::Streams;
+
+/// Bytes that wait to be written at most; what is read beyond stays where it is.
+const WAITING_MAX: usize = 8 << 20;
+/// Bytes that a reader reads in order, from which on his are left out: they cost a disk no seeks.
+const STREAM: u64 = 512 << 10;
+/// What one reader in order may leave out between two reads, as he had it in memory.
+const GAP: u64 = 128 << 10;
+/// Chunks with new homes that are remembered.
+const REMEMBERED: usize = 4096;
+/// Bytes of memory for each slot, at least.
+const SLOT_MEMORY: usize = 64;
+/// The part of the cache that may go to these.
+const MEMORY_PART: usize = 16;
+
+/// Hot data since the volume was opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct HotInfo {
+    /// Bytes of free groups that they may take.
+    pub room: u64,
+    /// Bytes that stand there.
+    pub held: u64,
+    /// Bytes of large files that were read there instead of on slow devices.
+    pub hits: u64,
+    /// Bytes of large files that were read on slow devices.
+    pub misses: u64,
+    /// Bytes that were written there.
+    pub written: u64,
+}
+
+/// Hot data of a volume.
+#[derive(Debug)]
+pub(crate) struct Hot {
+    geometry: Geometry,
+    uuid: [u8; 16],
+    /// The last segment that was found.
+    opened: Ssn,
+    /// Most slots.
+    slots_max: usize,
+    /// Whether there is anything to find or to keep: without it nobody takes the lock.
+    is_on: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Groups of fast devices; all others are slow.
+    fast: Vec<Range<u32>>,
+    shelf: Shelf,
+    streams: Streams,
+    /// What is to be written, by chunk.
+    waiting: NumberMap<u64, Waiting>,
+    overwritten: Overwritten,
+    info: HotInfo,
+}
+
+/// What of a chunk is to be written.
+#[derive(Debug)]
+struct Waiting {
+    fresh: u64,
+    bytes: Box<[u8]>,
+}
+
+/// Which chunks got new homes lately, and in which turn: what was read of them before is of an earlier tenant.
+#[derive(Debug, Default)]
+struct Overwritten {
+    turn: u64,
+    /// All that were written until then may be among those that are not remembered.
+    forgotten: u64,
+    chunks: NumberMap<u64, u64>,
+}
+
+impl Overwritten {
+    fn note(&mut self, chunk: u64) {
+        self.turn += 1;
+        if self.chunks.len() >= REMEMBERED {
+            self.chunks.clear();
+            self.forgotten = self.turn;
+        }
+        self.chunks.insert(chunk, self.turn);
+    }
+
+    /// Whether it may have been behind this turn.
+    fn since(&self, chunk: u64, turn: u64) -> bool {
+        self.forgotten > turn || self.chunks.get(&chunk).is_some_and(|at| *at > turn)
+    }
+}
+
+/// What is to be written into free groups, and how [`Hot`] is told that it was.
+#[derive(Debug, Default)]
+pub(crate) struct Writing {
+    /// Where, and what.
+    writes: Vec<(FragAddr, Vec<u8>)>,
+    /// Slots, with what they hold then.
+    filled: Vec<(u32, HotSlot)>,
+}
+
+impl Writing {
+    /// Where to write, and what.
+    pub fn writes(&self) -> impl Iterator<Item = (FragAddr, &[u8])> {
+        let writes = self.writes.iter();
+        writes.map(|(at, bytes)| (*at, bytes.as_slice()))
+    }
+}
+
+/// A part of an extent that lies in one chunk: the chunk, and the mask of its fragments.
+fn parts(extent: Extent) -> impl Iterator<Item = (u64, u64)> {
+    let (mut at, end) = (extent.start.0, extent.end().0);
+    std::iter::from_fn(move || {
+        let (chunk, from) = (at / SLOT_FRAGS, at % SLOT_FRAGS);
+        let len = (end.checked_sub(at)?).min(SLOT_FRAGS - from);
+        at += len;
+        (len > 0).then(|| (chunk, u64::MAX >> (SLOT_FRAGS - len) << from))
+    })
+}
+
+/// The runs of set bits of a mask.
+fn runs(mask: u64) -> impl Iterator<Item = Range<u32>> {
+    let mut rest = mask;
+    std::iter::from_fn(move || {
+        let from = (rest != 0).then(|| rest.trailing_zeros())?;
+        let len = (rest >> from).trailing_ones();
+        let end = from + len;
+        rest = rest.checked_shr(end).map_or(0, |above| above << end);
+        Some(from..end)
+    })
+}
+
+impl Hot {
+    /// None yet, and as many as a cache of so many bytes has memory for, of a volume whose last segment is `opened`.
+    pub fn new(geometry: Geometry, uuid: [u8; 16], opened: Ssn, cache: usize) -> Hot {
+        let slots = geometry.group_frags / SLOT_FRAGS;
+        let slot_bytes = SLOT_FRAGS * u64::from(geometry.fragment_size);
+        let table = hot::table_slots(slots, slot_bytes);
+        Hot {
+            geometry,
+            uuid,
+            opened,
+            slots_max: cache / MEMORY_PART / SLOT_MEMORY,
+            is_on: AtomicBool::new(false),
+            state: Mutex::new(State {
+                fast: Vec::new(),
+                shelf: Shelf::new(slots, table),
+                streams: Streams::default(),
+                waiting: NumberMap::default(),
+                overwritten: Overwritten::default(),
+                info: HotInfo::default(),
+            }),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether there is anything to find or to keep.
+    pub fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
+    }
+
+    fn bytes(&self, frags: u64) -> u64 {
+        frags * u64::from(self.geometry.fragment_size)
+    }
+
+    /// Figures.
+    pub fn info(&self) -> HotInfo {
+        let state = self.state();
+        HotInfo {
+            room: self.bytes(state.shelf.room() * SLOT_FRAGS),
+            held: self.bytes(state.shelf.held()),
+            ..state.info
+        }
+    }
+
+    // ---- readers -----------------------------------------------------------------------------------------------
+
+    /// Where units stand that are here, each in as many parts as it has there; counts the others that slow devices have.
+    pub fn find(&self, units: impl Iterator<Item = Extent>) -> Vec<Option<Vec<Extent>>> {
+        let mut state = self.state();
+        let find = |unit: Extent| {
+            if !state.is_slow(&self.geometry, unit) {
+                return None;
+            }
+            let bytes = self.bytes(unit.frags);
+            let found = state.shelf.find(parts(unit));
+            match found {
+                Some(_) => state.info.hits += bytes,
+                None => state.info.misses += bytes,
+            }
+            found
+        };
+        units.map(find).collect()
+    }
+
+    /// The turn from which on [`Hot::offer`] counts new homes.
+    pub fn turn(&self) -> u64 {
+        self.state().overwritten.turn
+    }
+
+    /// These extents hold something new, which nobody has read yet.
+    pub fn overwritten(&self, homes: &[Extent]) {
+        if !self.is_on() {
+            return;
+        }
+        let mut state = self.state();
+        for (chunk, mask) in homes.iter().flat_map(|home| parts(*home)) {
+            state.overwritten.note(chunk);
+            state.shelf.lose(chunk, mask);
+            if let Some(waiting) = state.waiting.get_mut(&chunk) {
+                waiting.fresh &= !mask;
+            }
+        }
+    }
+
+    /// What stands here of a unit is not what its file has: it was written, or somebody took the group.
+    pub fn distrust(&self, unit: Extent) {
+        if self.is_on() {
+            let mut state = self.state();
+            let lost = parts(unit).filter(|(chunk, mask)| state.shelf.lose(*chunk, *mask));
+            if lost.count() > 0 {
+                // It was told to stand here.
+                state.info.hits -= self.bytes(unit.frags).min(state.info.hits);
+                state.info.misses += self.bytes(unit.frags);
+            }
+        }
+    }
+
+    /// A unit was read since `turn`, and is what its file has. It is kept if somebody wanted something of its chunk before, unless it is read
+    /// in order with others.
+    pub fn offer(&self, unit: Extent, bytes: &[u8], turn: u64) {
+        let cell = self.geometry.unit_frags();
+        let is_whole = unit.start.0.is_multiple_of(cell) && unit.frags.is_multiple_of(cell);
+        let fits = is_whole && bytes.len() as u64 == self.bytes(unit.frags);
+        if !self.is_on() || !fits {
+            return;
+        }
+        let mut state = self.state();
+        if !state.is_slow(&self.geometry, unit) {
+            return;
+        }
+        let gap = GAP / self.bytes(1);
+        let run = state.streams.read(unit.start.0..unit.end().0, gap);
+        if self.bytes(run) > STREAM {
+            return;
+        }
+        let mut rest = bytes;
+        for (chunk, mask) in parts(unit) {
+            let (part, behind) = rest.split_at(self.bytes(mask.count_ones().into()) as usize);
+            rest = behind;
+            if !state.overwritten.since(chunk, turn) && state.wants(chunk, mask) {
+                let from = self.bytes(mask.trailing_zeros().into()) as usize;
+                state.keep(chunk, mask, from, part, self.bytes(SLOT_FRAGS) as usize);
+            }
+        }
+    }
+
+    /// Whether a group has some.
+    pub fn has(&self, group: GroupNo) -> bool {
+        self.is_on() && self.state().shelf.has(group)
+    }
+
+    // ---- whoever writes, by the clock --------------------------------------------------------------------------
+
+    /// Whether something waits to be written.
+    pub fn is_waiting(&self) -> bool {
+        !self.state().waiting.is_empty()
+    }
+
+    /// The groups that it may take are these, of fast devices of which each has so many; those that come first stay longest free.
+    /// Returns those that are new, whose tables may tell of an earlier time: [`Hot::believe`].
+    pub fn settle_in(&self, fast: Vec<Range<u32>>, spare: &[GroupNo]) -> Vec<GroupNo> {
+        let mut state = self.state();
+        let slots = state.shelf.slots_of_group();
+        let most = match slots {
+            0 => 0,
+            slots => self.slots_max / slots as usize,
+        };
+        // A quarter of what is free stays so, for whoever needs a group next.
+        let chosen = &spare[..most.min(spare.len() / 4 * 3)];
+        state.fast = fast;
+        let new = state.shelf.take_groups(chosen);
+        self.is_on.store(state.shelf.room() > 0, Ordering::Relaxed);
+        new
+    }
+
+    /// Where a group's table stands, and how long it is at most.
+    pub fn table(&self, group: GroupNo) -> Extent {
+        let frags = self.state().shelf.table() * SLOT_FRAGS;
+        Extent::new(self.geometry.group_extent(group).start, frags)
+    }
+
+    /// What a group's table tells, if it is one.
+    pub fn believe(&self, group: GroupNo, table: &[u8]) {
+        let head = self.head(group, self.opened);
+        if let Some(slots) = hot::decode(table, &head) {
+            self.state().shelf.believe(group, &slots);
+        }
+    }
+
+    fn head(&self, group: GroupNo, segment: Ssn) -> HotHead {
+        HotHead {
+            uuid: self.uuid,
+            group,
+            segment,
+        }
+    }
+
+    /// What waits, for the slots that it gets.
+    pub fn take_writes(&self) -> Writing {
+        let mut state = self.state();
+        let mut writing = Writing::default();
+        for (chunk, waiting) in std::mem::take(&mut state.waiting) {
+            let Some((slot, at)) = state.shelf.slot_for(chunk) else {
+                continue;
+            };
+            for run in runs(waiting.fresh) {
+                let bytes = |frag: u32| self.bytes(frag.into()) as usize;
+                let run_bytes = waiting.bytes[bytes(run.start)..bytes(run.end)].to_vec();
+                let at = FragAddr(at.0 + u64::from(run.start));
+                writing.writes.push((at, run_bytes));
+            }
+            let held = waiting.fresh;
+            writing.filled.push((slot, HotSlot { chunk, held }));
+        }
+        let sum = writing.writes.iter().map(|(_, bytes)| bytes.len() as u64);
+        state.info.written += sum.sum::<u64>();
+        writing.writes.sort_unstable_by_key(|(at, _)| *at);
+        writing
+    }
+
+    /// What the groups hold, for the next mount: the volume is closed, and `last` is the last segment.
+    pub fn tables(&self, last: Ssn) -> Writing {
+        let table = |(group, slots): (GroupNo, Vec<HotSlot>)| {
+            let mut bytes = hot::encode(&self.head(group, last), &slots);
+            bytes.resize(bytes.len().next_multiple_of(UNIT_SIZE as usize), 0);
+            (self.geometry.group_extent(group).start, bytes)
+        };
+        Writing {
+            writes: self.state().shelf.tables().map(table).collect(),
+            filled: Vec::new(),
+        }
+    }
+
+    /// It was written.
+    pub fn written(&self, writing: Writing) {
+        let mut state = self.state();
+        for (slot, filled) in writing.filled {
+            state.shelf.fill(slot, filled);
+        }
+    }
+
+    /// Its device failed: nothing of it is used any more.
+    pub fn give_up(&self) {
+        self.is_on.store(false, Ordering::Relaxed);
+        let mut state = self.state();
+        state.waiting.clear();
+        state.shelf.take_groups(&[]);
+    }
+}
+
+impl State {
+    /// Whether an extent is on a slow device.
+    fn is_slow(&self, geometry: &Geometry, extent: Extent) -> bool {
+        let group = geometry.group_of(extent.start).0;
+        !self.fast.iter().any(|range| range.contains(&group))
+    }
+
+    /// Whether these fragments of a chunk, which were read, should stand here and do not.
+    fn wants(&mut self, chunk: u64, mask: u64) -> bool {
+        let waits = self.waiting.get(&chunk);
+        if waits.is_some_and(|waiting| waiting.fresh & mask == mask) {
+            return false;
+        }
+        self.shelf.wants(chunk, mask) || self.waiting.contains_key(&chunk)
+    }
+
+    /// Keeps bytes of a chunk, from a byte of it on, if not too much waits.
+    fn keep(&mut self, chunk: u64, mask: u64, from: usize, part: &[u8], chunk_bytes: usize) {
+        if !self.waiting.contains_key(&chunk) && self.waiting.len() >= WAITING_MAX / chunk_bytes {
+            return;
+        }
+        let waiting = self.waiting.entry(chunk).or_insert_with(|| Waiting {
+            fresh: 0,
+            bytes: vec![0; chunk_bytes].into(),
+        });
+        if let Some(room) = waiting.bytes.get_mut(from..from + part.len()) {
+            room.copy_from_slice(part);
+            waiting.fresh |= mask;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_and_runs_are_cut_at_chunks() {
+        let of = |start, frags| Vec::from_iter(parts(Extent::new(FragAddr(start), frags)));
+        assert_eq!(of(0, 64), [(0, u64::MAX)]);
+        assert_eq!(of(62, 4), [(0, 3 << 62), (1, 3)]);
+        assert_eq!(of(64, 0), []);
+        assert_eq!(of(130, 1), [(2, 4)]);
+        let found = |mask| Vec::from_iter(runs(mask));
+        assert_eq!(found(0), []);
+        assert_eq!(found(u64::MAX), [0..64]);
+        assert_eq!(found(0b1101 | 1 << 63), [0..1, 2..4, 63..64]);
+    }
+}

@@ -1,0 +1,344 @@
+//! What is read often of slow devices stands in free groups of the fast one too: it is read there, it is never believed where it is
+//! not what the file has, and it takes room from nobody.
+
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use loamfs_check::{Options, Severity, check};
+use loamfs_device::Device;
+use loamfs_format::Ino;
+use loamfs_format::checksum::unit_crc;
+use loamfs_fs::{Env, Error, HotInfo, MkfsOptions, NewInode, OpenOptions, Place, ROOT_INO, Volume};
+use loamfs_testing::files::content;
+use loamfs_testing::pair::fast_and_slow_with;
+use std::ops::Range;
+use std::sync::Arc;
+
+const MIB: usize = 1 << 20;
+/// Bytes that are read at once.
+const PIECE: usize = 8 << 10;
+/// Bytes from one of them to the next: a disk must seek in between.
+const APART: usize = 192 << 10;
+
+/// A file of which pieces are read often, and one that drives them out of memory.
+struct Stand {
+    device: Arc<dyn Device>,
+    volume: Volume,
+    hot: Ino,
+    held: Vec<u8>,
+    other: Ino,
+    keeps: bool,
+}
+
+fn open(device: &Arc<dyn Device>, hot: bool) -> Volume {
+    let options = OpenOptions {
+        cache_bytes: 8 * MIB,
+        hot,
+        ..OpenOptions::default()
+    };
+    Volume::open(Arc::clone(device), &options, Env::fixed(5)).unwrap()
+}
+
+fn file(volume: &Volume, name: &str, bytes: &[u8]) -> Ino {
+    let made = volume.create(ROOT_INO, name.as_bytes(), &NewInode::of_mode(0o644));
+    let ino = made.unwrap().ino;
+    for (at, piece) in bytes.chunks(MIB).enumerate() {
+        volume.write(ino, (at * MIB) as u64, piece).unwrap();
+    }
+    ino
+}
+
+impl Stand {
+    fn new(hot: bool) -> Stand {
+        Stand::made_with(hot, &MkfsOptions::default())
+    }
+
+    fn made_with(keeps: bool, options: &MkfsOptions) -> Stand {
+        let device = fast_and_slow_with([64 << 20, 256 << 20], options).unwrap();
+        let volume = open(&device, keeps);
+        let held = content(24 * MIB, 1);
+        let (hot, other) = (
+            file(&volume, "hot", &held),
+            file(&volume, "other", &content(16 * MIB, 2)),
+        );
+        volume.sync().unwrap();
+        volume.upkeep().tick().unwrap();
+        Stand {
+            device,
+            volume,
+            hot,
+            held,
+            other,
+            keeps,
+        }
+    }
+
+    /// Where pieces begin, in an order in which none is near the one before.
+    fn pieces(&self) -> impl Iterator<Item = usize> + use<> {
+        let count = self.held.len() / APART;
+        (0..count).map(move |i| i * 37 % count * APART)
+    }
+
+    /// Reads all pieces, which are what was written last.
+    fn read(&self) {
+        for at in self.pieces() {
+            let read = self.volume.read(self.hot, at as u64, PIECE).unwrap();
+            assert!(read == self.held[at..at + PIECE], "at {at}");
+        }
+    }
+
+    /// Drives the pieces out of memory, and lets the clock pass.
+    fn forget(&self) {
+        for at in 0..16 {
+            let read = self.volume.read(self.other, (at * MIB) as u64, MIB);
+            assert_eq!(read.unwrap().len(), MIB);
+        }
+        self.volume.upkeep().tick().unwrap();
+    }
+
+    /// Reads them until they stand on the fast device too.
+    fn warm(&self) {
+        for _ in 0..3 {
+            self.forget();
+            self.read();
+        }
+        self.forget();
+    }
+
+    /// Requests that reading all pieces sends to the slow device.
+    fn slow_reads(&self) -> u64 {
+        let reads = || self.volume.info().members[1].counters.total().reads;
+        let before = reads();
+        self.read();
+        reads() - before
+    }
+
+    fn told(&self) -> HotInfo {
+        self.volume.info().hot
+    }
+
+    fn reopen(self, closes: bool) -> Stand {
+        if closes {
+            self.volume.close().unwrap();
+        }
+        drop(self.volume);
+        let volume = open(&self.device, self.keeps);
+        volume.upkeep().tick().unwrap();
+        Stand { volume, ..self }
+    }
+
+    fn is_sound(&self) {
+        self.volume.sync().unwrap();
+        let report = check(self.device.as_ref(), &mut Options::default());
+        let sound = |p: &loamfs_check::Problem| p.severity() <= Severity::Note;
+        assert!(report.problems.iter().all(sound), "{report}");
+    }
+}
+
+#[test]
+fn what_is_read_often_is_read_on_the_fast_device_after_a_remount_too() {
+    let cold = Stand::new(false);
+    cold.warm();
+    let pieces = cold.slow_reads();
+    assert!(pieces >= 120, "each costs a seek: {pieces}");
+    assert_eq!(cold.told(), HotInfo::default());
+
+    let stand = Stand::new(true);
+    stand.warm();
+    assert_eq!(stand.slow_reads(), 0);
+    let told = stand.told();
+    let size = (stand.pieces().count() * PIECE) as u64;
+    assert!(told.held >= size && told.held < told.room / 4, "{told:?}");
+    assert!(told.hits >= size && told.room > told.held, "{told:?}");
+    stand.is_sound();
+
+    let stand = stand.reopen(true);
+    assert_eq!(stand.slow_reads(), 0, "closed");
+    let stand = stand.reopen(false);
+    assert!(stand.slow_reads() > 100, "who closed it did not say so");
+    stand.warm();
+    assert_eq!(stand.slow_reads(), 0);
+}
+
+#[test]
+fn what_is_read_in_order_or_once_is_not_kept() {
+    let stand = Stand::new(true);
+    stand.forget();
+    stand.read();
+    for _ in 0..4 {
+        stand.forget();
+    }
+    let written = stand.told().written;
+    assert!(written < 5 * 16 * MIB as u64 / 8, "{written}");
+    assert!(stand.slow_reads() > 100);
+}
+
+#[test]
+fn what_was_written_anew_is_not_read_as_it_was() {
+    let mut stand = Stand::new(true);
+    stand.warm();
+    for (i, at) in stand.pieces().enumerate() {
+        if i % 3 != 0 {
+            let new = content(PIECE, 100 + i);
+            stand.volume.write(stand.hot, at as u64, &new).unwrap();
+            stand.held[at..at + PIECE].copy_from_slice(&new);
+        }
+    }
+    stand.volume.sync().unwrap();
+    stand.forget();
+    stand.read();
+    stand.volume.upkeep().settle(usize::MAX).unwrap();
+    stand.volume.sync().unwrap();
+    stand.forget();
+    stand.read();
+    stand.is_sound();
+    let stand = stand.reopen(false);
+    stand.read();
+    stand.warm();
+    assert_eq!(stand.slow_reads(), 0, "it is hot again");
+}
+
+/// What must stand in the last four bytes of a unit for it to have this CRC32C: whatever bits they have change the checksum
+/// each by itself.
+fn forge(unit: &mut [u8; 4096], crc: u32) {
+    let at = |unit: &[u8; 4096], tail: u32| {
+        let mut unit = *unit;
+        unit[4092..].copy_from_slice(&tail.to_le_bytes());
+        unit_crc(&unit)
+    };
+    let zero = at(unit, 0);
+    let (mut rows, mut want, mut tail): (Vec<(u32, u32)>, _, _) = (Vec::new(), zero ^ crc, 0);
+    for bit in 0..32 {
+        let (mut changes, mut bits) = (at(unit, 1 << bit) ^ zero, 1u32 << bit);
+        for (row, of) in &rows {
+            if changes ^ row < changes {
+                (changes, bits) = (changes ^ row, bits ^ of);
+            }
+        }
+        if changes != 0 {
+            rows.push((changes, bits));
+            rows.sort_unstable_by(|one, other| other.cmp(one));
+        }
+    }
+    for (row, of) in &rows {
+        if want ^ row < want {
+            (want, tail) = (want ^ row, tail ^ of);
+        }
+    }
+    unit[4092..].copy_from_slice(&u32::to_le_bytes(tail));
+    assert_eq!(unit_crc(unit), crc);
+}
+
+/// Where a file has its homes.
+fn homes(volume: &Volume, ino: Ino) -> Vec<Range<u64>> {
+    let (pieces, _) = volume.ranges(ino).map(0).unwrap();
+    let homes = pieces.iter().filter_map(|piece| match piece.place {
+        Place::Home(at) => Some(at..at + piece.len),
+        _ => None,
+    });
+    homes.collect()
+}
+
+/// Somebody knows what another one will write, and makes something else with the same checksum. It is read often, and removed; then
+/// the other one's data come to stand where it stood.
+#[test]
+fn what_an_earlier_tenant_left_is_not_believed_whatever_its_checksum() {
+    for closes in [false, true] {
+        let mut stand = Stand::new(true);
+        let wanted: [u8; 4096] = content(4096, 9).try_into().unwrap();
+        let mut forged: [u8; 4096] = content(4096, 10).try_into().unwrap();
+        forge(&mut forged, unit_crc(&wanted));
+        let units = stand.held.len() / 4096;
+        stand.held = forged.repeat(units);
+        stand.hot = file(&stand.volume, "forged", &stand.held);
+        stand.volume.sync().unwrap();
+        stand.warm();
+        assert!(stand.slow_reads() < 10);
+        let old = homes(&stand.volume, stand.hot);
+        if closes {
+            stand = stand.reopen(true);
+        }
+        stand.volume.unlink(ROOT_INO, b"forged").unwrap();
+        for _ in 0..4 {
+            stand.volume.sync().unwrap();
+            stand.volume.upkeep().tick().unwrap();
+        }
+        stand.held = wanted.repeat(units);
+        // Until one stands where the other one stood.
+        for number in 0.. {
+            stand.hot = file(&stand.volume, &format!("wanted-{number}"), &stand.held);
+            stand.volume.sync().unwrap();
+            let new = homes(&stand.volume, stand.hot);
+            let shared = |new: &Range<u64>, old: &Range<u64>| {
+                new.end
+                    .min(old.end)
+                    .saturating_sub(new.start.max(old.start))
+            };
+            let pairs = new
+                .iter()
+                .flat_map(|new| old.iter().map(move |old| shared(new, old)));
+            if pairs.sum::<u64>() > 8 << 20 {
+                break;
+            }
+        }
+        if !closes {
+            stand.read();
+            stand.forget();
+            stand.read();
+        }
+        // What tables tell was so when the volume was closed.
+        let stand = stand.reopen(false);
+        stand.read();
+        stand.warm();
+        let stand = stand.reopen(true);
+        stand.read();
+    }
+}
+
+/// Whoever needs groups takes those that hold hot data, and what is read there then is not believed.
+#[test]
+fn hot_data_yield_to_the_log_and_cost_nobody_room() {
+    let fill = |hot: bool| {
+        let stand = Stand::new(hot);
+        stand.warm();
+        let (mut made, before) = (0, stand.told());
+        let new = NewInode::of_mode(0o755);
+        let dir = stand.volume.mkdir(ROOT_INO, b"small", &new).unwrap().ino;
+        let end = loop {
+            let (name, new) = (format!("file-{made}"), NewInode::of_mode(0o644));
+            let file = stand.volume.create(dir, name.as_bytes(), &new);
+            let file = file.and_then(|attr| {
+                let held = content(12_000, made);
+                stand.volume.write(attr.ino, 0, &held)
+            });
+            if let Err(error) = file {
+                break error;
+            }
+            made += 1;
+            if made % 200 == 0 {
+                stand.volume.upkeep().tick().unwrap();
+                stand.read();
+            }
+        };
+        assert!(matches!(end, Error::NoSpace), "{end}");
+        stand.read();
+        stand.is_sound();
+        let stand = stand.reopen(false);
+        stand.read();
+        (made, before, stand.told())
+    };
+    let ((without, ..), (with, before, told)) = (fill(false), fill(true));
+    assert_eq!(with, without);
+    assert!(told.room < before.room / 2, "{before:?} {told:?}");
+}
+
+#[test]
+fn a_device_that_stands_twice_gets_no_hot_data() {
+    let options = MkfsOptions {
+        copy: true,
+        ..MkfsOptions::default()
+    };
+    let stand = Stand::made_with(true, &options);
+    stand.warm();
+    assert_eq!(stand.told(), HotInfo::default());
+    assert!(stand.slow_reads() > 100);
+}
