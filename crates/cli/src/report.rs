@@ -518,7 +518,7 @@ impl Report {
         let number = |path| self.number(path);
         let seconds = |path| self.value(path).as_f64().unwrap_or(0.0);
         format!(
-            "tracks    {} formed in idle times, of {} ({}, estimated {:.1} s); {} of others; {} would pay: {} in {:.1} s, which would have spared {:.1} s",
+            "tracks    {} formed in idle times, of {} ({}, estimated {:.1} s); {} of others; {} would pay: {} in {:.1} s, which would have spared {:.1} s; {}",
             count(number("/tracks/formed_files"), "file", "files"),
             count(
                 number("/tracks/formed_directories"),
@@ -536,6 +536,12 @@ impl Report {
             self.size("/tracks/waiting_bytes"),
             seconds("/tracks/waiting_seconds"),
             seconds("/tracks/waiting_saving_seconds"),
+            match self.value("/tracks/waits_for").as_str() {
+                Some("bytes") => "that is too little to begin",
+                Some("room") => "no room can be won for more",
+                Some("idle") => "more form once nobody asks for anything",
+                _ => "others have to be read more for that",
+            },
         )
     }
 
@@ -817,6 +823,7 @@ fn tracks_json(tracks: &TracksInfo) -> Value {
         "waiting_bytes": tracks.bytes,
         "waiting_seconds": tracks.cost.as_secs_f64(),
         "waiting_saving_seconds": tracks.saving.as_secs_f64(),
+        "waits_for": tracks.unformed.word(),
         "formed_directories": tracks.formed.directories,
         "formed_files": tracks.formed.files,
         "formed_bytes": tracks.formed.bytes,

@@ -83,6 +83,6 @@ pub use shrink::shrink;
 pub use types::*;
 pub use volume::{
     Arranged, Arranging, Cleaned, Copying, Damaged, Durability, Info, Lost, MemberInfo,
-    OpenOptions, Ranges, Scrub, Scrubbed, TracksInfo, Trimmed, Upkeep, Volume, Xattrs,
+    OpenOptions, Ranges, Scrub, Scrubbed, TracksInfo, Trimmed, Unformed, Upkeep, Volume, Xattrs,
 };
 pub use xattrs::{PLACEMENT, TIER};

@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::law::{Law, Rules};
 use crate::loader::Loader;
 use crate::tracks::Tracks;
+use crate::tracks::lookup::Told;
 use crate::types::DirEntry;
 use loamfs_format::Ino;
 use loamfs_format::dirent::{Dirent, NAME_MAX};
@@ -102,16 +103,33 @@ impl Names<'_> {
         }
         let found = match self.find_at_once(dir, name)? {
             Some(found) => found,
-            None => match self.loader.ask_track(dir, name)? {
-                Answer::Slot(found) => Some(found),
-                Answer::Absent => None,
-                Answer::AskDirectory => self.find(dir, name)?,
-            },
+            None => self.find_by_track(dir, name)?,
         };
         let found = found.ok_or(Error::NotFound)?;
         let node = self.loader.again().node(found.ino)?;
         node.set_dir_key(found.key);
         Ok(found.ino)
+    }
+
+    /// The entry of a name by way of its directory's tracks. After some heads said that names are not there, the directory is asked
+    /// first: a leaf of it tells that of many names, a head of few.
+    fn find_by_track(&mut self, dir: Ino, name: &[u8]) -> Result<Option<FoundEntry>, Stop> {
+        let answer = match self.loader.ask_table(dir, name)? {
+            Told::Answer(answer) => answer,
+            Told::Track(range) => {
+                if self.tracks.expects_none() && self.find(dir, name)?.is_none() {
+                    return Ok(None);
+                }
+                let answer = self.loader.ask_track(dir, &range, name)?;
+                self.tracks.note_asked(matches!(answer, Answer::Slot(_)));
+                answer
+            }
+        };
+        match answer {
+            Answer::Slot(found) => Ok(Some(found)),
+            Answer::Absent => Ok(None),
+            Answer::AskDirectory => self.find(dir, name),
+        }
     }
 
     /// The entry of a name, where memory has that and its inode, or that there is none; else `None`, of a directory that may

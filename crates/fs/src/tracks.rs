@@ -28,6 +28,9 @@ use loamfs_format::{Extent, Ino, Ssn};
 use reads::ColdReads;
 use std::collections::BTreeMap;
 
+/// So many names in a row that were not there make it likely that the next one is not.
+const IN_VAIN: u32 = 2;
+
 /// Tracks that the next segment writes.
 #[derive(Debug, Default)]
 pub(crate) struct Tracks {
@@ -35,6 +38,8 @@ pub(crate) struct Tracks {
     /// Free ranges that segments wrote over between tracks, until these are durable.
     padding: Vec<(Ssn, Extent)>,
     reads: ColdReads,
+    /// So many heads in a row, the last ones asked, had no slot for the name.
+    in_vain: u32,
 }
 
 /// A track that is about to be written: its files are dirty, and are sealed into it unless they change before.
@@ -100,6 +105,19 @@ impl Tracks {
     /// What reading files out of the log has cost.
     pub fn reads(&mut self) -> &mut ColdReads {
         &mut self.reads
+    }
+
+    /// A track's head was asked for a name, and had a slot for it or not.
+    pub fn note_asked(&mut self, found: bool) {
+        self.in_vain = match found {
+            true => 0,
+            false => self.in_vain.saturating_add(1),
+        };
+    }
+
+    /// Whether the next name that a head is to be asked for is likely not to be there, as the last ones were not.
+    pub const fn expects_none(&self) -> bool {
+        self.in_vain >= IN_VAIN
     }
 
     /// They are in a segment, or have no place: what is dirty of them goes to the log.

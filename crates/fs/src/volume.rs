@@ -46,7 +46,7 @@ pub use discard::Trimmed;
 pub(crate) use drive::{TRIES, load_groups};
 pub use emptying::Cleaned;
 pub(crate) use flight::write_segment;
-pub use info::{Info, MemberInfo, TracksInfo};
+pub use info::{Info, MemberInfo, TracksInfo, Unformed};
 pub use missing::Lost;
 pub use opening::OpenOptions;
 pub use ranges::Ranges;

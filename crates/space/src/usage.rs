@@ -38,6 +38,16 @@ impl<'s> Usage<'s> {
         self.groups.get(group).map_or(0, |known| known.used())
     }
 
+    /// Fragments of all groups of a role, and how many of them are in use, held back or unshown.
+    pub fn of_role(&self, role: Role) -> (u64, u64) {
+        let layout = self.groups.layout();
+        let groups = self.groups.numbered().filter(|(_, it)| it.role() == role);
+        groups.fold((0, 0), |(all, used), (number, group)| {
+            let frags = layout.extent(number as usize).frags;
+            (all + frags, used + group.used())
+        })
+    }
+
     /// Whether nothing is in use of a group, held back or unshown, and it has no role.
     pub fn is_vacant(&self, group: GroupNo) -> bool {
         self.groups.get(group).is_none_or(Group::is_vacant)

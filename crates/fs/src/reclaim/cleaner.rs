@@ -2,6 +2,7 @@
 //! against what it wins (L4, L6; LFS, section 4.3.4). What each would cost, and win, `space::cleaning` tells, in the order of a
 //! policy. `volume::cleaning` carries it out.
 
+use super::forming_cost::GroupsForTracks;
 use super::plugging_cost::PluggingCost;
 use super::settler::Prices;
 use super::state::Reclaim;
@@ -49,6 +50,8 @@ pub(crate) enum CostLimit {
     Cheaper(PluggingCost),
     /// Nobody waits for it: groups of which less than so many of a hundred fragments are in use.
     LessFull(u32),
+    /// The same, the emptiest first: what is won is used at once.
+    Emptiest(u32),
 }
 
 impl CostLimit {
@@ -58,7 +61,9 @@ impl CostLimit {
             CostLimit::Low => (5, 3),
             CostLimit::High | CostLimit::Any => (COST_MAX, 1),
             CostLimit::Cheaper(plugging) => return plugging.costs_more(live, won),
-            CostLimit::LessFull(percent) => return live * 100 < (live + won) * u64::from(percent),
+            CostLimit::LessFull(percent) | CostLimit::Emptiest(percent) => {
+                return live * 100 < (live + won) * u64::from(percent);
+            }
         };
         live * least <= won * most
     }
@@ -306,10 +311,30 @@ impl Cleaner<'_> {
             .saturating_sub(self.space.free_groups())
     }
 
-    /// Free groups that are more than that.
-    pub fn spared_in_idle_time(&self) -> u64 {
-        let free = self.space.free_groups();
-        free.saturating_sub(self.wanted_in_idle_time())
+    /// Free groups that are lacking for tracks to form, a segment of them at a time with what leads there. It is less than idle
+    /// times leave, since what was moved makes as much room.
+    pub fn lacking_to_form(&self) -> u64 {
+        self.wanted_to_form()
+            .saturating_sub(self.space.free_groups())
+    }
+
+    fn wanted_to_form(&self) -> u64 {
+        self.sizes.groups_kept_from_data() + self.sizes.groups_to_move_into()
+    }
+
+    /// Out of what tracks get their groups.
+    pub fn groups_for_tracks(&self) -> GroupsForTracks {
+        let (frags, used) = self.space.usage().of_role(Role::Log);
+        let spared = self
+            .space
+            .free_groups()
+            .saturating_sub(self.wanted_to_form());
+        let bytes = |frags| self.geometry.byte_offset(FragAddr(frags));
+        GroupsForTracks {
+            spared: bytes(spared.saturating_mul(self.geometry.group_frags)),
+            log: bytes(frags),
+            log_used: bytes(used),
+        }
     }
 
     fn wanted_in_idle_time(&self) -> u64 {
@@ -435,7 +460,9 @@ impl Cleaner<'_> {
         let cheapest = batch(&found, frags, room);
         match limit {
             CostLimit::Low | CostLimit::High | CostLimit::Any => nearest(&found, cheapest, room),
-            CostLimit::Cheaper(_) | CostLimit::LessFull(_) => cheapest.to_vec(),
+            CostLimit::Cheaper(_) | CostLimit::LessFull(_) | CostLimit::Emptiest(_) => {
+                cheapest.to_vec()
+            }
         }
     }
 
@@ -451,6 +478,7 @@ impl Cleaner<'_> {
         // Who waits for room gets what is cheapest now.
         let (policy, again) = match limit {
             CostLimit::Cheaper(_) | CostLimit::LessFull(_) => (self.policy, true),
+            CostLimit::Emptiest(_) => (CleaningPolicy::Greedy, true),
             CostLimit::Low | CostLimit::High | CostLimit::Any => (CleaningPolicy::Greedy, false),
         };
         let fixed = self.checkpoints.summaries();

@@ -2,10 +2,24 @@
 //! of settling.
 
 use super::settler::Prices;
+use loamfs_format::FragAddr;
 
 /// What passes below the arm for each byte of contents: it is read and written, and with inodes, names, tables and the ways between
 /// that comes to half as much again.
 const PASSED: u64 = 3;
+
+/// What is written, for each byte that is moved to empty a group: the inode block that leads to it changes too, and the maps.
+const WRITTEN: u64 = 3;
+
+/// Bytes of whole groups for tracks: those that are free, and those that emptying groups of the log wins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct GroupsForTracks {
+    /// Those that are free, and that nobody else is kept.
+    pub spared: u64,
+    /// Those of the log, and what of them is in use.
+    pub log: u64,
+    pub log_used: u64,
+}
 
 /// What forming tracks takes, and saves, in microseconds of a disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,15 +42,51 @@ impl Prices {
         self.disk.turns()
     }
 
-    /// What it takes to form tracks of `bytes` of contents, and what it saves `reads` cold reads, each a seek: a track's one request brings what
-    /// the log has in two places. What the volume holds is `in_use` bytes, so that a seek passes over a third of it.
-    pub fn forming(&self, bytes: u64, reads: u64, in_use: u64) -> FormingCost {
+    /// What it takes to form tracks of `bytes` of contents in these groups, and what it saves `reads` cold reads, each a seek: a track's
+    /// one request brings what the log has in two places. What the volume holds is `in_use` bytes, so that a seek passes over a third of
+    /// it.
+    pub fn forming(
+        &self,
+        bytes: u64,
+        groups: &GroupsForTracks,
+        reads: u64,
+        in_use: u64,
+    ) -> FormingCost {
+        let won = self.winning(bytes.saturating_sub(groups.spared), groups);
         FormingCost {
-            cost: self.disk.pass(bytes.saturating_mul(PASSED)),
+            cost: won.saturating_add(self.disk.pass(bytes.saturating_mul(PASSED))),
             saving: match self.has_seeks() {
                 true => reads.saturating_mul(self.disk.step(in_use / 3)),
                 false => 0,
             },
+        }
+    }
+
+    /// What it takes to go from one piece of so many bytes to the next, in the order of their addresses: all that reading them costs beside
+    /// what passes below the arm.
+    pub fn ways(&self, pieces: impl Iterator<Item = (FragAddr, u64)>) -> u64 {
+        let (mut ways, mut end) = (0u64, None);
+        for (at, bytes) in pieces {
+            let start = self.geometry.byte_offset(at);
+            let gap = end.map_or(start, |end| start.saturating_sub(end));
+            ways = ways.saturating_add(self.disk.step(gap));
+            end = Some(start.saturating_add(bytes));
+        }
+        ways
+    }
+
+    /// What it takes to win so many bytes of whole groups out of the log, while what moves into tracks leaves it: on the average half
+    /// of what is in use now is there. To empty a group, all of it is read.
+    fn winning(&self, bytes: u64, groups: &GroupsForTracks) -> u64 {
+        let live = groups.log_used / 2;
+        let won = groups.log.saturating_sub(live);
+        let passed = u128::from(groups.log) + u128::from(live) * u128::from(WRITTEN);
+        let passed = (u128::from(bytes) * passed).checked_div(won.into());
+        match (bytes, passed.map(u64::try_from)) {
+            (0, _) => 0,
+            (_, Some(Ok(passed))) => self.disk.pass(passed),
+            // There is nothing to win it from.
+            _ => u64::MAX,
         }
     }
 }
@@ -47,13 +97,41 @@ mod tests {
     use crate::cost::Disk;
     use crate::fixture::volume;
 
-    /// Prices of a volume of 8 GiB that holds two.
+    /// Prices of a volume of 8 GiB that holds two, and has groups enough.
     fn forming(rotational: bool, bytes: u64, reads: u64) -> FormingCost {
+        let groups = GroupsForTracks {
+            spared: 6 << 30,
+            log: 2 << 30,
+            log_used: 2 << 30,
+        };
+        prices(rotational).forming(bytes, &groups, reads, 2 << 30)
+    }
+
+    fn prices(rotational: bool) -> Prices {
         let geometry = volume(64 << 20, &crate::OpenOptions::default())
             .core()
             .geometry;
         let disk = Disk::of(8 << 30, None, rotational);
-        Prices { geometry, disk }.forming(bytes, reads, 2 << 30)
+        Prices { geometry, disk }
+    }
+
+    #[test]
+    fn the_fuller_the_log_is_the_more_groups_for_tracks_cost() {
+        let cost = |spared: u64, percent: u64| {
+            let groups = GroupsForTracks {
+                spared,
+                log: 1 << 30,
+                log_used: (1 << 30) / 100 * percent,
+            };
+            let forming = prices(true).forming(100 << 20, &groups, 1, 2 << 30);
+            forming.cost
+        };
+        let free = cost(100 << 20, 90);
+        assert_eq!(free, cost(1 << 30, 10));
+        assert!(free < cost(50 << 20, 50) && cost(50 << 20, 50) < cost(0, 50));
+        assert!(cost(0, 50) < cost(0, 90) && cost(0, 90) < 4 * free);
+        let none = GroupsForTracks::default();
+        assert!(!prices(true).forming(1 << 20, &none, 100, 2 << 30).pays());
     }
 
     #[test]
@@ -65,6 +143,17 @@ mod tests {
         assert!(!forming(true, many, 100).pays());
         assert!(forming(true, many, 200).pays());
         assert!(!FormingCost::default().pays());
+    }
+
+    #[test]
+    fn ways_between_pieces_cost_what_is_between_them() {
+        let at = |frags: u64| (FragAddr(frags), 4096u64);
+        let ways = |pieces: &[(FragAddr, u64)]| prices(true).ways(pieces.iter().copied());
+        let near = ways(&[at(0), at(4), at(8)]);
+        assert_eq!((near, ways(&[])), (0, 0));
+        let far = ways(&[at(0), at(100_000), at(200_000)]);
+        assert_eq!(far, 2 * ways(&[at(0), at(100_000)]));
+        assert!(far > ways(&[at(0), at(10_000), at(20_000)]));
     }
 
     #[test]

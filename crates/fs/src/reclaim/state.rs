@@ -15,6 +15,8 @@ pub(crate) enum Fight {
     Reserve,
     /// Free groups, before somebody needs them.
     Ahead,
+    /// Free groups for tracks that form by the clock.
+    Tracks,
 }
 
 /// What the mover went through since the volume was opened, in fragments.
@@ -45,7 +47,7 @@ pub(crate) struct Reclaim {
     /// Everything is packed, before somebody gets ENOSPC.
     packing: bool,
     /// Free fragments, held back ones included, when each fight was lost.
-    lost: [Option<u64>; 4],
+    lost: [Option<u64>; 5],
     /// What moving left behind, of the last rounds.
     left: Vec<Left>,
     /// Cleaning ahead failed.

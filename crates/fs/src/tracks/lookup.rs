@@ -11,26 +11,46 @@ use loamfs_format::inode::{Body, Inode, Settled, mode};
 use loamfs_format::track::{Answer, Head, Slot, second_hash};
 use loamfs_format::{FragAddr, GroupNo, Ino, Pointer};
 
+/// What the table of a directory says of a name.
+pub(crate) enum Told {
+    /// That it is not there, or that the directory must be asked.
+    Answer(Answer<FoundEntry>),
+    /// That the head of this range's track must be.
+    Track(KeyRange),
+}
+
 impl Loader<'_> {
-    /// What the table of a directory and its tracks say of a name. A file that has a valid slot is in memory then.
-    pub(crate) fn ask_track(&mut self, dir: Ino, name: &[u8]) -> Result<Answer<FoundEntry>, Stop> {
+    /// What the table of a directory says of a name.
+    pub(crate) fn ask_table(&mut self, dir: Ino, name: &[u8]) -> Result<Told, Stop> {
         let hash_by = self.hash_key();
         let (hash, second) = (hash_key(&hash_by, name), second_hash(&hash_by, name));
         let (node, blocks) = self.again().directory(dir)?;
         let range = match table::range_of(node.inode(), blocks, hash) {
             Err(Stop::Failed(error)) => {
                 tracing::error!(%error, dir = dir.0, "a table of tracks cannot be read; the directory is asked");
-                return Ok(Answer::AskDirectory);
+                return Ok(Told::Answer(Answer::AskDirectory));
             }
             found => found?,
         };
         let Some(range) = range.filter(|range| range.entry.is_some()) else {
-            return Ok(Answer::AskDirectory);
+            return Ok(Told::Answer(Answer::AskDirectory));
         };
-        if !range.entry.may_have(second) {
-            return Ok(range.entry.answer(None));
-        }
-        let head = match self.head(dir, &range) {
+        Ok(match range.entry.may_have(second) {
+            true => Told::Track(range),
+            false => Told::Answer(range.entry.answer(None)),
+        })
+    }
+
+    /// What the head of a range's track says of a name. A file that has a valid slot is in memory then.
+    pub(crate) fn ask_track(
+        &mut self,
+        dir: Ino,
+        range: &KeyRange,
+        name: &[u8],
+    ) -> Result<Answer<FoundEntry>, Stop> {
+        let hash_by = self.hash_key();
+        let (hash, second) = (hash_key(&hash_by, name), second_hash(&hash_by, name));
+        let head = match self.head(dir, range) {
             Err(Stop::Failed(error)) => {
                 tracing::error!(%error, dir = dir.0, "a track cannot be read; the directory is asked");
                 return Ok(Answer::AskDirectory);
@@ -46,7 +66,7 @@ impl Loader<'_> {
                 Answer::Absent => Answer::Absent,
                 Answer::AskDirectory => Answer::AskDirectory,
                 Answer::Slot((number, slot)) => {
-                    self.meet(settled_inode(dir, &range, number, slot))?;
+                    self.meet(settled_inode(dir, range, number, slot))?;
                     Answer::Slot(FoundEntry {
                         key: slot.key,
                         ino: slot.ino,

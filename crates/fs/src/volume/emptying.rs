@@ -85,7 +85,7 @@ impl Engine {
     /// Empties some groups if nobody does anything, few groups are free, and it takes a disk less than to plug the holes that
     /// are left. Where that was in vain it is not tried again before more was freed. A failure is nobody's error.
     pub(super) fn empty_in_idle_time(&self) {
-        let (free, limit, frags) = {
+        let (limit, frags) = {
             let mut core = self.core();
             let idle = core.pending.since().is_none() && !core.is_dirty();
             let lacking = core.cleaner().lacking_in_idle_time();
@@ -102,25 +102,27 @@ impl Engine {
             let prices = core.prices();
             let frags = lacking * core.geometry.group_frags;
             let limit = core.cleaner().cheaper_than_plugging(&prices, frags);
-            (core.space.free_groups(), limit, frags)
+            (limit, frags)
         };
-        let emptied = self
-            .empty_some(limit, frags, Spared::NONE)
-            .and_then(|groups| match groups.is_empty() {
-                true => Ok(()),
-                false => self.give_emptied_back(),
-            });
-        let mut core = self.core();
-        match emptied {
+        match self.empty_ahead(limit, frags) {
             Err(error) => {
                 tracing::warn!(%error, "groups of the log are not emptied ahead any more");
-                core.reclaim.stop_ahead();
+                self.core().reclaim.stop_ahead();
             }
-            Ok(_) if core.space.free_groups() <= free => {
-                core.fights().note_lost(Fight::Ahead);
+            Ok(false) => {
+                self.core().fights().note_lost(Fight::Ahead);
             }
-            Ok(_) => {}
+            Ok(true) => {}
         }
+    }
+
+    /// Empties groups of the log that are worth it, a batch at most, and gives them back. Whether more groups are free then.
+    pub(super) fn empty_ahead(&self, limit: CostLimit, frags: u64) -> Result<bool, Error> {
+        let free = self.core().space.free_groups();
+        if !self.empty_some(limit, frags, Spared::NONE)?.is_empty() {
+            self.give_emptied_back()?;
+        }
+        Ok(self.core().space.free_groups() > free)
     }
 
     /// How many groups of the log are worth it, of those whose bitmaps are in memory. If none of these is, others are loaded

@@ -3,11 +3,11 @@
 //! something.
 
 use super::commit::all_written;
-use super::info::TracksInfo;
+use super::info::{TracksInfo, Unformed};
 use super::tracks::{Arranger, Arranging};
 use super::{Durability, Engine, Upkeep};
 use crate::error::Error;
-use crate::reclaim::FormingCost;
+use crate::reclaim::{CostLimit, Fight, FormingCost, GroupsForTracks, IDLE_ROUNDS};
 use crate::tracks::reads::{self, Reads};
 use crate::tracks::weigh::{self, Dir};
 use loamfs_format::{FragAddr, Ino, InodeBlockNo};
@@ -22,6 +22,10 @@ const TOGETHER: u64 = 16 << 20;
 const STEPS: usize = 256;
 /// Blocks of directories that are weighed at once: those of most reads.
 const WEIGHED: usize = 256;
+/// Groups of the log are emptied for tracks of which less than so many of a hundred fragments are in use. What that takes was weighed.
+const EMPTIED: u32 = 95;
+/// Groups that are won together beside those that are lacking: it ends with two checkpoints.
+const WON_AT_ONCE: u64 = 4;
 
 /// What forms in idle times.
 #[derive(Debug, Default)]
@@ -109,7 +113,7 @@ impl Former<'_> {
         let Some(_turn) = sweeper.may_settle() else {
             return;
         };
-        if !self.has_room_to_form() {
+        if !self.is_calm() {
             return;
         }
         let waiting = || engine.turns.wait_to_seal.load(Ordering::Relaxed);
@@ -118,15 +122,29 @@ impl Former<'_> {
         let Some(mut arranging) = under_way.or_else(|| self.choose(&ends)) else {
             return;
         };
-        let before = *arranging.done();
+        if !self.makes_room() {
+            let mut forming = engine.forming();
+            forming.told.unformed = Unformed::Room;
+            forming.under_way = Some(arranging);
+            return;
+        }
+        let (before, ways) = (*arranging.done(), arranging.ways());
         let goes_on = self.form_some(&mut arranging, &ends);
         let done = *arranging.done();
         let mut forming = engine.forming();
+        // How scattered they are is known only now.
+        let ways = Duration::from_micros(arranging.ways() - ways);
+        forming.told.formed_cost += ways;
         let formed = &mut forming.told.formed;
         formed.directories += done.directories - before.directories;
         formed.files += done.files - before.files;
         formed.bytes += done.bytes - before.bytes;
         formed.full = done.full;
+        forming.told.unformed = match &goes_on {
+            Ok(true) | Err(Error::ReadOnly) => Unformed::UnderWay,
+            _ if done.full => Unformed::Room,
+            _ => Unformed::default(),
+        };
         match goes_on {
             Ok(true) | Err(Error::ReadOnly) => forming.under_way = Some(arranging.at_rest()),
             Ok(false) => {}
@@ -134,27 +152,55 @@ impl Former<'_> {
         }
     }
 
-    /// Whether nothing waits, and there is more room than cleaning would keep free in idle times.
-    fn has_room_to_form(&self) -> bool {
+    /// Whether nothing waits.
+    fn is_calm(&self) -> bool {
         let mut core = self.engine().core();
         let idle = core.pending.since().is_none() && !core.is_dirty();
-        let group = core
-            .geometry
-            .byte_offset(FragAddr(core.geometry.group_frags));
-        let spared = core.cleaner().spared_in_idle_time().saturating_mul(group);
         idle && !core.space.is_all_log()
             && !core.space.usage().is_emptying()
-            && spared >= 2 * TOGETHER.min(core.geometry.segment_max.into())
             && core.budget().has_reserve()
+    }
+
+    /// Whether there are groups for some tracks, once those of the log were emptied that are worth it. After a history all of them hold
+    /// something, and none is free. Where that was in vain it is not tried again before more was freed.
+    fn makes_room(&self) -> bool {
+        if self.engine().core().fights().is_lost(Fight::Tracks) {
+            return false;
+        }
+        let mut in_vain = 0;
+        while in_vain < IDLE_ROUNDS {
+            let (lacking, group) = {
+                let core = self.engine().core();
+                (core.cleaner().lacking_to_form(), core.geometry.group_frags)
+            };
+            if lacking == 0 {
+                return true;
+            }
+            let frags = (lacking + WON_AT_ONCE) * group;
+            match self
+                .engine()
+                .empty_ahead(CostLimit::Emptiest(EMPTIED), frags)
+            {
+                Ok(won) => in_vain = if won { 0 } else { in_vain + 1 },
+                Err(error) => {
+                    tracing::warn!(%error, "no groups are emptied for tracks for now");
+                    break;
+                }
+            }
+        }
+        self.engine().core().fights().note_lost(Fight::Tracks);
+        false
     }
 
     /// Takes some steps.
     fn form_some(&self, arranging: &mut Arranging, ends: &dyn Fn() -> bool) -> Result<bool, Error> {
-        let arranger = Arranger::new(self.upkeep, ends);
+        // It goes on once there is room again.
+        let stops = || ends() || !self.has_groups_to_form();
+        let arranger = Arranger::new(self.upkeep, &stops);
         let until = arranging.done().bytes.saturating_add(TOGETHER);
         let mut goes_on = true;
         for _ in 0..STEPS {
-            if ends() || !goes_on || arranging.done().bytes >= until || !self.has_groups_to_form() {
+            if stops() || !goes_on || arranging.done().bytes >= until {
                 break;
             }
             goes_on = arranger.step(arranging)?;
@@ -165,14 +211,21 @@ impl Former<'_> {
         Ok(goes_on)
     }
 
-    /// Whether cleaning lacks no groups.
+    /// Whether there are groups for some tracks.
     fn has_groups_to_form(&self) -> bool {
-        self.engine().core().cleaner().lacking_in_idle_time() == 0
+        self.engine().core().cleaner().lacking_to_form() == 0
     }
 
     /// The directories that are worth it now, if they are enough to begin. Their reads count anew.
     fn choose(&self, ends: &dyn Fn() -> bool) -> Option<Arranging> {
-        let all = self.reads_to_weigh()?;
+        let Some(all) = self.reads_to_weigh() else {
+            // What was found to be too little since is so still.
+            let told = &mut self.engine().forming().told;
+            if told.directories == 0 {
+                told.unformed = Unformed::Reads;
+            }
+            return None;
+        };
         let chosen = self.weigh(ends)?;
         let begins = chosen.bytes >= self.least();
         if begins {
@@ -194,6 +247,10 @@ impl Former<'_> {
                 bytes: chosen.bytes,
                 cost: Duration::from_micros(chosen.cost),
                 saving: Duration::from_micros(chosen.saving),
+                unformed: match chosen.bytes {
+                    0 => Unformed::Reads,
+                    _ => Unformed::Bytes,
+                },
                 ..told
             },
         };
@@ -206,19 +263,24 @@ impl Former<'_> {
         TOGETHER.min(segment.into())
     }
 
-    /// What forming tracks of so many bytes takes and saves.
-    fn price(&self, bytes: u64, reads: u64) -> FormingCost {
+    /// What forming tracks of so many bytes takes and saves, where others take so many before.
+    fn price(&self, bytes: u64, before: u64, reads: u64) -> FormingCost {
         let core = self.engine().core();
         let in_use = FragAddr(core.space.usage().in_use());
         let in_use = core.geometry.byte_offset(in_use);
-        core.prices().forming(bytes, reads, in_use)
+        let groups = core.cleaner().groups_for_tracks();
+        let groups = GroupsForTracks {
+            spared: groups.spared.saturating_sub(before),
+            ..groups
+        };
+        core.prices().forming(bytes, &groups, reads, in_use)
     }
 
     /// All cold reads so far, if there were enough of them since directories were last weighed: weighing reads a little of each.
     fn reads_to_weigh(&self) -> Option<u64> {
         let all = self.engine().core().tracks.reads().all();
         let since = all - self.engine().forming().weighed;
-        self.price(self.least(), since).pays().then_some(all)
+        self.price(self.least(), 0, since).pays().then_some(all)
     }
 
     /// Weighs the directories of most reads; `None` if that was ended.
@@ -246,7 +308,7 @@ impl Former<'_> {
         }
         let files: u64 = dirs.iter().map(|dir| dir.files).sum();
         let bytes = files.saturating_mul(reads.bytes_a_file());
-        let forming = self.price(bytes, reads.cold());
+        let forming = self.price(bytes, chosen.bytes, reads.cold());
         if forming.pays() {
             chosen.blocks.insert(number, self.in_order(&dirs));
             chosen.bytes += bytes;

@@ -106,10 +106,38 @@ pub struct TracksInfo {
     pub cost: Duration,
     /// What the reads so far would not have taken.
     pub saving: Duration,
+    /// Why no others form now.
+    pub unformed: Unformed,
     /// What formed by the clock since the volume was opened.
     pub formed: Arranged,
     /// What forming that, and what is under way, takes a disk, estimated.
     pub formed_cost: Duration,
+}
+
+/// Why no tracks form by the clock.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Unformed {
+    /// Reading files has not cost as much as that takes, or nothing is read that may settle.
+    #[default]
+    Reads,
+    /// What it would pay for is too little to begin.
+    Bytes,
+    /// There are too few free groups, and emptying those of the log wins none.
+    Room,
+    /// They do, as soon as nobody asks for anything.
+    UnderWay,
+}
+
+impl Unformed {
+    /// A word for it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Unformed::Reads => "reads",
+            Unformed::Bytes => "bytes",
+            Unformed::Room => "room",
+            Unformed::UnderWay => "idle",
+        }
+    }
 }
 
 /// One device of several.

@@ -1,5 +1,6 @@
 use crate::{
-    Env, Ino, MkfsOptions, NewInode, OpenOptions, Placement, ROOT_INO, SettleWhen, Volume, mkfs,
+    Env, Error, Ino, MkfsOptions, NewInode, OpenOptions, Placement, ROOT_INO, SettleWhen, Unformed,
+    Volume, mkfs,
 };
 use loamfs_device::{Device, MemoryDevice};
 use loamfs_format::inode::Body;
@@ -21,7 +22,12 @@ struct Stand {
 
 impl Stand {
     fn new(rotational: bool, options: &OpenOptions) -> Stand {
-        let memory = MemoryDevice::new(256 << 20).with_rotational(rotational);
+        Stand::of(256 << 20, FILES, rotational, options)
+    }
+
+    /// On a device of so many bytes, with so many files.
+    fn of(bytes: u64, files: usize, rotational: bool, options: &OpenOptions) -> Stand {
+        let memory = MemoryDevice::new(bytes).with_rotational(rotational);
         let device: Arc<dyn Device> = Arc::new(memory);
         mkfs(&device, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
         let volume = Volume::open(Arc::clone(&device), options, Env::fixed(2)).unwrap();
@@ -33,8 +39,35 @@ impl Stand {
             dir,
             files: Vec::new(),
         };
-        stand.make(dir, FILES);
+        stand.make(dir, files);
         stand
+    }
+
+    /// A history: so many files are removed and made anew, one after the other and at random.
+    fn renew(&mut self, count: usize) {
+        let mut random = 1usize;
+        for done in 0..count {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            let number = (random >> 33) % self.files.len();
+            let (name, new) = (format!("file {number}"), NewInode::of_mode(0o644));
+            self.volume.unlink(self.dir, name.as_bytes()).unwrap();
+            let made = self.volume.create(self.dir, name.as_bytes(), &new);
+            self.files[number] = made.unwrap().ino;
+            let ino = self.files[number];
+            self.volume.write(ino, 0, &content(number)).unwrap();
+            if done % 500 == 0 {
+                self.volume.upkeep().tick().unwrap();
+            }
+        }
+        self.volume.sync().unwrap();
+    }
+
+    /// What of the volume is in use, of a hundred.
+    fn full(&self) -> u64 {
+        let info = self.volume.info();
+        info.used_frags * 100 / info.total_frags
     }
 
     /// Makes files in a directory.
@@ -60,7 +93,7 @@ impl Stand {
             if number % together == 0 {
                 self.volume.upkeep().drop_caches().unwrap();
             }
-            let number = number * 37 % FILES;
+            let number = number * 37 % self.files.len();
             let name = format!("file {number}");
             let found = self.volume.lookup(self.dir, name.as_bytes()).unwrap();
             let read = self.volume.read(found.ino, 0, 1 << 20).unwrap();
@@ -213,22 +246,42 @@ fn a_step_ends_where_somebody_asks_for_something_and_goes_on_later() {
     assert_eq!(stand.check(), FILES);
 }
 
-/// Cleaning has the first claim to what is free.
+/// After files were removed and made anew all groups of the log hold something, and none is free: nothing formed.
 #[test]
-fn where_few_groups_are_free_nothing_forms() {
+fn after_a_history_groups_are_emptied_for_tracks() {
+    let files = 10_500;
+    let mut stand = Stand::of(128 << 20, files, true, &OpenOptions::default());
+    stand.renew(files);
+    let free = stand.volume.info().groups[0];
+    assert!(free < 3, "{free} groups are free at {} %", stand.full());
+    stand.read_until(files as u64 / 20);
+    stand.rest();
+    let told = stand.volume.info().tracks;
+    assert_eq!(told.formed.files, files as u64, "{told:?}");
+    assert_eq!(stand.check(), files);
+}
+
+/// What keeps them from forming is told, and they do once there is room.
+#[test]
+fn where_no_group_can_be_won_nothing_forms_until_one_can() {
     let stand = Stand::new(true, &OpenOptions::default());
     let new = NewInode::of_mode(0o644);
     let large = stand.volume.create(ROOT_INO, b"large", &new).unwrap().ino;
-    let spared = || stand.volume.core().cleaner().spared_in_idle_time();
-    for at in 0.. {
-        if spared() == 0 {
-            break;
-        }
-        stand.volume.write(large, at << 20, &[7; 1 << 20]).unwrap();
-        stand.volume.sync().unwrap();
-    }
+    let full = (0..).find_map(|at| {
+        let written = stand.volume.write(large, at << 20, &[7; 1 << 20]);
+        written.and_then(|_| stand.volume.sync()).err()
+    });
+    assert!(matches!(full, Some(Error::NoSpace)), "{full:?}");
     stand.read_cold(200);
     stand.rest();
-    assert!(stand.volume.info().tracks.cold_reads > 0);
+    let told = stand.volume.info().tracks;
+    assert!(told.cold_reads > 0);
+    assert_eq!(told.unformed, Unformed::Room, "{told:?}");
     assert_eq!((stand.formed(), stand.check()), (0, 0));
+    stand.volume.unlink(ROOT_INO, b"large").unwrap();
+    stand.volume.sync().unwrap();
+    stand.rest();
+    let told = stand.volume.info().tracks;
+    assert_eq!((told.formed.files, stand.check()), (FILES as u64, FILES));
+    assert_eq!(told.unformed, Unformed::Reads);
 }

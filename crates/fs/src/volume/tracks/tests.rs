@@ -200,6 +200,25 @@ fn names_that_do_not_exist_take_a_request_at_most() {
     }
 }
 
+/// A head tells of few names, a leaf of the directory of many: nearly each second name took a request.
+#[test]
+fn names_that_do_not_exist_share_requests_and_others_are_found_as_before() {
+    let stand = Stand::new(256 << 20);
+    let dir = settled(&stand, 2000);
+    stand.volume().upkeep().drop_caches().unwrap();
+    let none = |i: usize| format!("none-{i}").into_bytes();
+    let (reads, ()) = stand.reads(|volume| {
+        for i in 0..200 {
+            let found = volume.lookup(dir, &none(i));
+            assert!(matches!(found, Err(Error::NotFound)));
+        }
+    });
+    assert!(reads <= 12, "{reads}");
+    stand.volume().upkeep().drop_caches().unwrap();
+    let ino = find(stand.volume(), dir, 3);
+    assert_eq!(stand.volume().read(ino, 0, 1 << 16).unwrap(), content(3));
+}
+
 /// Changes the files 0 to 9 of a directory that has settled, each in another way, and makes one more.
 fn change(volume: &Volume, dir: Ino, other: Ino) {
     let ino = |i: usize| volume.lookup(dir, &name(i)).unwrap().ino;
