@@ -14,8 +14,6 @@ use crate::disk::Preset;
 use crate::modelled::{Modelled, failed};
 use crate::suite::random::generator;
 
-/// Percent of what the volume can take.
-const UTILISATIONS: [u32; 3] = [70, 80, 90];
 /// How often as much as lives is overwritten before it is counted, and while.
 const BEFORE: u64 = 3;
 const WHILE: u64 = 2;
@@ -53,6 +51,8 @@ pub struct Subject {
     pub bytes: u64,
     /// What is on it.
     pub contents: Contents,
+    /// How much of it, in percent of what it can take.
+    pub utilisations: Vec<u32>,
 }
 
 /// What overwriting cost it, and the simulator.
@@ -87,7 +87,7 @@ pub fn rows(
 ) -> Result<Vec<Row>, Error> {
     let mut rows = Vec::new();
     for pattern in patterns {
-        for utilisation in UTILISATIONS {
+        for utilisation in subject.utilisations.iter().copied() {
             tell(*pattern, utilisation);
             let share = f64::from(utilisation) / 100.0;
             let simulated = cost(scale, *pattern, Policy::Greedy, share).amplification;

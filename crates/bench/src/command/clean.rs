@@ -38,6 +38,16 @@ pub struct CleanArgs {
     /// What is on it.
     #[arg(long, requires = "volume", default_value = "large")]
     contents: Contents,
+    /// How full it is, in percent of what it can take.
+    #[arg(
+        long,
+        requires = "volume",
+        value_name = "PERCENT",
+        value_delimiter = ',',
+        default_values_t = [70, 80, 90],
+        value_parser = clap::value_parser!(u32).range(1..=100)
+    )]
+    full: Vec<u32>,
     /// The disk below it.
     #[arg(
         long,
@@ -85,6 +95,7 @@ impl CleanArgs {
             profile: self.profile.clone(),
             bytes,
             contents: self.contents,
+            utilisations: self.full.clone(),
         };
         let mut say = |pattern: Pattern, utilisation: u32| {
             tell(&format!("{}, {utilisation} % ...", name(&pattern)));
