@@ -1,4 +1,4 @@
-//! Volumes full to the brim (rule 10): filled with small files until ENOSPC, then emptied, with crashes between. Every
+//! Volumes full to the brim (rule 10): filled with small files until ENOSPC, written over, then emptied, with crashes between. Every
 //! removal must succeed, what was removed before a sync stays removed, and in the end all space is back.
 
 use std::collections::BTreeSet;
@@ -23,6 +23,8 @@ const EPOCH: u32 = 1_700_000_000;
 const LISTED: usize = 1000;
 /// Sizes of volumes, each twice the one before.
 const SIZES: u64 = 8;
+/// Files that are written over in a run at most: on a full volume each may cost a move.
+const OVERWRITES_MAX: u64 = 5_000;
 /// Of what a volume had to give when it was new, the part that may be missing when it is empty again. The maps have
 /// grown. They keep each leaf with owner records of what is free, as long as anything lives near what it tells of; also
 /// another such leaf. Files of one fragment that were removed in random order leave up to a fifteenth so.
@@ -71,6 +73,8 @@ pub struct Case {
     pub crash_every: Option<u64>,
     /// Mounts without a clean end in between, after each of these crashes.
     pub storm: u64,
+    /// How often as many files are written over as there are, before they are removed.
+    pub overwritten: u64,
 }
 
 impl fmt::Display for Case {
@@ -85,6 +89,9 @@ impl fmt::Display for Case {
         } = self;
         let mib = bytes >> 20;
         write!(f, "seed {seed}, {volumes}, {mib} MiB, {files:?}, {order:?}")?;
+        if self.overwritten > 0 {
+            write!(f, ", {} times written over", self.overwritten)?;
+        }
         if let Some(every) = self.crash_every {
             write!(f, ", {} crashes every {every}", self.storm)?;
         }
@@ -114,6 +121,7 @@ impl Case {
             order: orders[rng.index(3)],
             crash_every: rng.one_in(2).then_some(crash_every),
             storm: 1 + rng.below(8),
+            overwritten: rng.below(4),
         }
     }
 }
@@ -127,6 +135,10 @@ pub struct Figures {
     pub removed: u64,
     /// Crashes.
     pub crashes: u64,
+    /// Files written over.
+    pub overwritten: u64,
+    /// How many of these found no space.
+    pub refused: u64,
 }
 
 fn must<T>(result: Result<T, Error>, what: impl FnOnce() -> String) -> Verdict<T> {
@@ -157,6 +169,7 @@ pub fn run(case: &Case) -> Verdict<Figures> {
     let fresh = brim.volume()?.statfs().free;
     brim.fill()?;
     must(brim.volume()?.sync(), || "sync of a full volume".into())?;
+    brim.overwrite()?;
     brim.empty()?;
     brim.end(fresh)?;
     Ok(brim.figures)
@@ -274,6 +287,28 @@ impl Brim {
             return Err(Error::NoSpace);
         }
         Ok(())
+    }
+
+    /// Writes files over with as much as they hold, which may be refused; what waits then can be written all the same.
+    fn overwrite(&mut self) -> Verdict {
+        let files = self.made.iter().filter(|(.., is_dir)| !is_dir);
+        let files: Vec<(Ino, Vec<u8>)> = files.map(|(dir, name, _)| (*dir, name.clone())).collect();
+        let times = (files.len() as u64 * self.case.overwritten).min(OVERWRITES_MAX);
+        for turn in 0..times {
+            let (dir, name) = &files[self.rng.index(files.len())];
+            let volume = self.volume()?;
+            let found = must(volume.lookup(*dir, name), || "lookup".into())?;
+            let bytes = vec![turn as u8; found.size as usize];
+            match volume.write(found.ino, 0, &bytes) {
+                Err(Error::NoSpace) => self.figures.refused += 1,
+                written => drop(must(written, || format!("overwrite {turn}"))?),
+            }
+            self.figures.overwritten += 1;
+            if self.rng.one_in(1000) {
+                must(self.volume()?.sync(), || "sync of overwrites".into())?;
+            }
+        }
+        must(self.volume()?.sync(), || "sync of overwrites".into())
     }
 
     /// Removes everything, directories after what is in them.

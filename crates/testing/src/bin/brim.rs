@@ -61,7 +61,7 @@ fn main() -> ExitCode {
         keep_going: settings.keep_going,
         case_max: CASE_MAX,
     };
-    let (mut removed, mut crashes) = (0, 0);
+    let (mut removed, mut crashes, mut overwritten) = (0, 0, 0);
     let ran = seeds.run(
         |seed| Case {
             volumes: settings.volumes,
@@ -71,14 +71,19 @@ fn main() -> ExitCode {
             let figures = guarded(|| run(case)).map_err(|problem| format!("{case}: {problem}"))?;
             removed += figures.removed;
             crashes += figures.crashes;
+            overwritten += figures.overwritten;
             Ok(format!(
-                "{} made, {} removed, {} crashes",
-                figures.made, figures.removed, figures.crashes
+                "{} made, {} written over, {} of them refused, {} removed, {} crashes",
+                figures.made,
+                figures.overwritten,
+                figures.refused,
+                figures.removed,
+                figures.crashes
             ))
         },
     );
     println!(
-        "{} runs, {} failed: {removed} removals, {crashes} crashes, {:.0} s",
+        "{} runs, {} failed: {overwritten} overwrites, {removed} removals, {crashes} crashes, {:.0} s",
         ran.cases, ran.failed, ran.seconds
     );
     ExitCode::from(u8::from(ran.failed > 0))
