@@ -30,6 +30,8 @@ pub(crate) enum Stop {
     Crowded,
     /// What gives space back lacks room for itself and the checkpoints behind it: these come first (rule 10).
     Tight,
+    /// The reserve has lent what overwrites may have of it: some of that must be won back.
+    Lent,
     /// Data of this file that are on their way home must arrive first.
     Flying(loamfs_format::Ino),
     /// It failed, and changed nothing.

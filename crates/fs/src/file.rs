@@ -109,6 +109,7 @@ impl Core {
             node.put_small(content);
         }
         if let Some(pointer) = freed {
+            node.note_cut(pointer.frags.into());
             self.freeing().block(&pointer);
         }
         Ok(())

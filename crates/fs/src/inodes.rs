@@ -32,6 +32,8 @@ pub(crate) struct Node {
     small: Option<Arc<[u8]>>,
     /// That content must be in a segment before the file may go home.
     seal_first: bool,
+    /// Fragments of small content that the next segment frees, since the file was cut to what fits its inode.
+    cut: u64,
     /// Values of attributes too large for the tree, by key, not in the log yet.
     values: BTreeMap<u64, Arc<[u8]>>,
     /// Bytes of the names of its attributes, once somebody has counted them: they are limited, and may be thousands.
@@ -52,6 +54,7 @@ impl Node {
             dirty: false,
             small: None,
             seal_first: false,
+            cut: 0,
             values: BTreeMap::new(),
             names_size: None,
             homed: Homed::default(),
@@ -126,6 +129,20 @@ impl Node {
     /// It need not, or need no longer.
     pub fn may_go_home(&mut self) {
         self.seal_first = false;
+    }
+
+    /// The next segment frees so many fragments of its small content, which now fits its inode.
+    pub fn note_cut(&mut self, frags: u64) {
+        self.cut += frags;
+    }
+
+    /// Fragments of small content that the next segment frees at least if the file gets another.
+    pub fn gives_back(&self) -> u64 {
+        let shown = match &self.inode.body {
+            Body::Small(pointer) => u64::from(pointer.frags),
+            _ => 0,
+        };
+        self.cut + shown
     }
 
     /// Values of attributes that are not in the log yet, by key.
@@ -351,6 +368,7 @@ impl Inodes {
             for slot in (0..32).filter(|_| b.is_dirty()) {
                 if let Some(node) = self.nodes.get_mut(&ino_at(block, slot)) {
                     node.dirty = false;
+                    node.cut = 0;
                 }
             }
         }

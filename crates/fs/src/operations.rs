@@ -103,6 +103,8 @@ pub(crate) enum Claim {
     First { bytes: u64, runs: u64 },
     /// None: it is part of what was admitted.
     Nothing,
+    /// It writes so many bytes to the log, and the same segment gives back as much: the reserve may lend that.
+    Overwrite { log: u64 },
     /// It gives space back, and may take the reserve for that.
     Removal,
     /// It may, if that is all there is; it makes so many bytes of the log.
@@ -147,6 +149,7 @@ impl Core {
             Claim::Growth { log, data } => self.budget().admit(log, data),
             Claim::First { bytes, runs } => self.budget().admit_first(bytes, runs),
             Claim::Nothing => Ok(()),
+            Claim::Overwrite { log } => self.budget().admit_overwrite(log),
             Claim::Removal => self.budget().admit_removal(),
             Claim::Either { log } => match self.budget().admit(log, 0) {
                 Err(Stop::Full) => self.budget().admit_removal(),

@@ -49,3 +49,25 @@ fn who_overwrites_waits_for_what_it_needs_alone() {
     }
     assert!(longest <= VOLUME / MOVED_PART, "{longest}");
 }
+
+/// What the reserve lends to overwrites is won back: nobody else finds the volume full of holes that nothing fits into.
+#[test]
+fn what_was_lent_to_overwrites_comes_back() {
+    let (volume, files) = filled(90);
+    for turn in 0..files.len() {
+        let ino = files[turn * 7919 % files.len()];
+        volume.write(ino, 0, &[turn as u8; FILE]).unwrap();
+    }
+    let removed = (0..files.len()).step_by(4);
+    for number in removed.clone() {
+        let name = number.to_string();
+        volume.unlink(ROOT_INO, name.as_bytes()).unwrap();
+    }
+    for number in removed.skip(files.len() / 64) {
+        let name = format!("new {number}");
+        let new = NewInode::of_mode(0o644);
+        let ino = volume.create(ROOT_INO, name.as_bytes(), &new).unwrap().ino;
+        volume.write(ino, 0, &[2; FILE]).unwrap();
+    }
+    volume.sync().unwrap();
+}

@@ -53,6 +53,35 @@ impl Budget<'_> {
         self.admit_shown(&waiting, 0)
     }
 
+    /// Admits an operation that makes at most `log` bytes of new content, and gives back as much with the same segment. The
+    /// reserve lends it what is missing ([`Budget::may_lend`]).
+    ///
+    /// # Errors
+    /// As [`Budget::admit`]; [`Stop::Lent`] when some of it must be won back.
+    pub fn admit_overwrite(&mut self, log: u64) -> Result<(), Stop> {
+        match self.admit(log, 0) {
+            Err(Stop::Full) => {}
+            admitted => return admitted,
+        }
+        match self.may_lend(log)? {
+            true => Ok(()),
+            false => Err(Stop::Lent),
+        }
+    }
+
+    /// Whether the reserve lends so many bytes to overwrites, besides what is dirty: it keeps half of it, without which
+    /// nothing can be moved, room for a group that is emptied, and what removals begin with. Where groups are written when
+    /// they are clean it lends nothing.
+    pub fn may_lend(&mut self, log: u64) -> Result<bool, Stop> {
+        if self.space.is_all_log() {
+            return Ok(false);
+        }
+        let (waiting, log) = (self.waiting(), log + self.tables);
+        let dirty = log + self.segment_with(&waiting) + waiting.runs * RUN_COST;
+        let group = self.sizes.group_bytes();
+        Ok(self.leaves_half(dirty + group) && self.leaves_spare(log, dirty)?)
+    }
+
     /// Admits what may use the reserve, with first writes that wait and those in `runs` more runs of checksums.
     fn admit_shown(&mut self, waiting: &Waiting, runs: u64) -> Result<(), Stop> {
         let shown = (waiting.runs + runs) * RUN_COST;

@@ -108,9 +108,15 @@ impl Budget<'_> {
 
     /// Whether half the reserve is left: compaction, which takes before it gives, leaves that to deletes.
     pub fn may_compact(&mut self) -> bool {
+        let dirty = self.segment_estimate();
+        self.leaves_half(dirty)
+    }
+
+    /// Whether so many dirty bytes leave that.
+    pub(super) fn leaves_half(&mut self, dirty: u64) -> bool {
         let usable = self.usable_log() + self.whole_groups();
         let bytes = usable * u64::from(self.geometry.fragment_size);
-        bytes >= self.sizes.reserve_bytes() / 2 + self.segment_estimate()
+        bytes >= self.sizes.reserve_bytes() / 2 + dirty
     }
 
     /// What winning space is measured by: free fragments that any segment can be cut into, of which whole groups serve every

@@ -151,7 +151,7 @@ impl Filling {
         if let Some(part) = bytes.get_mut(range.start as usize..range.end as usize) {
             part.fill(0);
         }
-        let write = Writing::Small { ino, content };
+        let write = Writing::small(core, ino, content)?;
         Ok(Plan::Change(Filling::Write(write)))
     }
 

@@ -29,7 +29,11 @@ pub(crate) struct Write<'a> {
 /// [`Write`], prepared.
 pub(crate) enum Writing {
     /// A small file gets another content.
-    Small { ino: Ino, content: Arc<[u8]> },
+    Small {
+        ino: Ino,
+        content: Arc<[u8]>,
+        claim: Claim,
+    },
     /// Units of a large file do.
     Large {
         ino: Ino,
@@ -61,17 +65,17 @@ impl Write<'_> {
 
     fn prepare_small(&self, core: &mut Core, size: u64) -> Result<Writing, Stop> {
         let ino = self.ino;
-        if self.data.len() as u64 == size {
-            let content = self.data.into();
-            return Ok(Writing::Small { ino, content });
-        }
-        let old = core.reading().small_content(ino)?;
-        let content = filled(size as usize, |new| {
-            let kept = old.len().min(new.len());
-            new[..kept].copy_from_slice(&old[..kept]);
-            new[self.offset as usize..self.end() as usize].copy_from_slice(self.data);
-        });
-        Ok(Writing::Small { ino, content })
+        let content = if self.data.len() as u64 == size {
+            self.data.into()
+        } else {
+            let old = core.reading().small_content(ino)?;
+            filled(size as usize, |new| {
+                let kept = old.len().min(new.len());
+                new[..kept].copy_from_slice(&old[..kept]);
+                new[self.offset as usize..self.end() as usize].copy_from_slice(self.data);
+            })
+        };
+        Writing::small(core, ino, content)
     }
 
     fn prepare_large(&self, core: &mut Core, size: u64, large: bool) -> Result<Writing, Stop> {
@@ -140,6 +144,25 @@ impl Write<'_> {
     }
 }
 
+impl Writing {
+    /// A small file gets this content. The inode is prepared.
+    pub fn small(core: &mut Core, ino: Ino, content: Arc<[u8]>) -> Result<Writing, Stop> {
+        let node = core.node(ino)?;
+        let (inline, frees) = (content.len() <= node.inline_max(), node.gives_back());
+        let log = content.len() as u64 + SMALL_COST;
+        let frags = core.geometry.frags_for(content.len() as u64);
+        let claim = match inline || frags <= frees {
+            true => Claim::Overwrite { log },
+            false => Claim::Growth { log, data: 0 },
+        };
+        Ok(Writing::Small {
+            ino,
+            content,
+            claim,
+        })
+    }
+}
+
 impl Operation for Write<'_> {
     type Change = Writing;
 
@@ -173,17 +196,13 @@ impl Change for Writing {
 
     fn claim(&self) -> Claim {
         match self {
-            Writing::Small { content, .. } => Claim::Growth {
-                log: content.len() as u64 + SMALL_COST,
-                data: 0,
-            },
-            Writing::Large { claim, .. } => *claim,
+            Writing::Small { claim, .. } | Writing::Large { claim, .. } => *claim,
         }
     }
 
     fn apply(self, core: &mut Core) -> Result<(), Broken> {
         let ino = match self {
-            Writing::Small { ino, content } => {
+            Writing::Small { ino, content, .. } => {
                 core.set_small(ino, content)?;
                 ino
             }

@@ -111,6 +111,8 @@ pub(crate) enum Goal {
     Dear,
     /// Nothing is won any more.
     All,
+    /// Overwrites can go on for a while; whatever that costs, if it is `dear`.
+    Lend { dear: bool },
 }
 
 impl Goal {
@@ -118,17 +120,17 @@ impl Goal {
     /// room.
     pub fn limits(self, served: bool) -> &'static [CostLimit] {
         match self {
-            Goal::Dear | Goal::All => &[CostLimit::Any],
+            Goal::Dear | Goal::All | Goal::Lend { dear: true } => &[CostLimit::Any],
             Goal::Segments(_) if served => &[CostLimit::Low],
-            Goal::Segments(_) => &[CostLimit::Low, CostLimit::High],
+            Goal::Segments(_) | Goal::Lend { .. } => &[CostLimit::Low, CostLimit::High],
         }
     }
 
     /// Rounds in a row that may win nothing.
     pub fn patience(self) -> usize {
         match self {
-            Goal::Dear | Goal::All => LAST_ROUNDS,
-            Goal::Segments(_) => IDLE_ROUNDS,
+            Goal::Dear | Goal::All | Goal::Lend { dear: true } => LAST_ROUNDS,
+            Goal::Segments(_) | Goal::Lend { .. } => IDLE_ROUNDS,
         }
     }
 }

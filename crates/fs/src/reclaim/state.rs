@@ -17,6 +17,8 @@ pub(crate) enum Fight {
     Ahead,
     /// Free groups for tracks that form by the clock.
     Tracks,
+    /// What the reserve has lent to overwrites: without it there is ENOSPC for them.
+    Lent,
 }
 
 /// What the mover went through since the volume was opened, in fragments.
@@ -47,7 +49,7 @@ pub(crate) struct Reclaim {
     /// Everything is packed, before somebody gets ENOSPC.
     packing: bool,
     /// Free fragments, held back ones included, when each fight was lost.
-    lost: [Option<u64>; 5],
+    lost: [Option<u64>; 6],
     /// What moving left behind, of the last rounds.
     left: Vec<Left>,
     /// Cleaning ahead failed.

@@ -59,9 +59,9 @@ impl Engine {
     /// Wins space back before anyone gets ENOSPC (rule 10), each time by dearer means: pending frees become durable,
     /// and reusable by a segment that says so; groups are emptied and the log is compacted; checkpoints give back maps
     /// and summaries; the log is given room at any price; everything is moved that can be.
-    pub(crate) fn win_space(&self, means: u32) -> Result<(), Error> {
+    pub(crate) fn win_space(&self, fight: Fight, means: u32) -> Result<(), Error> {
         self.tidy(usize::MAX)?;
-        self.sealer().win_space(means)
+        self.sealer().win_space(fight, means)
     }
 
     /// Makes way for a removal that would eat into the two checkpoints of the reserve (rule 10): what is dirty is
@@ -80,12 +80,16 @@ impl Engine {
 
 impl Sealer<'_> {
     /// As [`Engine::win_space`], of what was tidied.
-    pub(super) fn win_space(&self, means: u32) -> Result<(), Error> {
+    pub(super) fn win_space(&self, fight: Fight, means: u32) -> Result<(), Error> {
         self.commit_all(Durability::Durable)?;
         self.commit_shown(true, Durability::Durable)?;
+        let (cheap, dear) = match fight {
+            Fight::Lent => (Goal::Lend { dear: false }, Goal::Lend { dear: true }),
+            _ => (Goal::Segments(WON_AT_ONCE), Goal::Dear),
+        };
         match means {
             0 | 1 => {
-                let served = self.replenish(Goal::Segments(WON_AT_ONCE))?;
+                let served = self.replenish(cheap)?;
                 // What moving left behind comes with two checkpoints.
                 if !served && self.core().budget().forecast().holds_back_much() {
                     self.name_in_both()?;
@@ -96,7 +100,7 @@ impl Sealer<'_> {
                 self.name_in_both()?;
                 self.say_reusable()?;
             }
-            3 => self.replenish_packing(Goal::Dear)?,
+            3 => self.replenish_packing(dear)?,
             _ => {
                 let usable_and_moved =
                     |core: &mut Core| (core.budget().usable(), core.reclaim.cleaned().live);
@@ -106,7 +110,7 @@ impl Sealer<'_> {
                 let (now, all_moved) = usable_and_moved(&mut core);
                 // Whoever comes next would move as much again, for as little.
                 if !reclaim::pays(now.saturating_sub(usable), all_moved - moved) {
-                    core.fights().note_lost(Fight::Room);
+                    core.fights().note_lost(fight);
                 }
             }
         }
@@ -234,6 +238,11 @@ impl Sealer<'_> {
             Goal::All => (false, false),
             // Others come later, when what was not moved is cheaper to move, and whoever fights now waits for it.
             Goal::Dear => (false, fits(segment / SERVED_PART)),
+            Goal::Lend { .. } => {
+                let part = segment / SERVED_PART;
+                let lends = fits(part) || matches!(core.budget().may_lend(part), Ok(true));
+                (lends, lends)
+            }
             Goal::Segments(count) => {
                 let all = u64::from(count) * segment;
                 (

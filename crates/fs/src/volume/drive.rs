@@ -33,9 +33,14 @@ pub(crate) fn load_groups<T>(
                 }
             }
             Err(Stop::Failed(error)) => return Err(error),
-            Err(Stop::Missing | Stop::Full | Stop::Crowded | Stop::Tight | Stop::Flying(_)) => {
-                return Err(Error::NoSpace);
-            }
+            Err(
+                Stop::Missing
+                | Stop::Full
+                | Stop::Crowded
+                | Stop::Tight
+                | Stop::Lent
+                | Stop::Flying(_),
+            ) => return Err(Error::NoSpace),
         }
     }
 }
@@ -303,8 +308,10 @@ impl<'e> Course<'e> {
                 self.engine.wait_for_batch(ino);
                 Ok(())
             }
-            Stop::Full | Stop::Crowded | Stop::Tight if !self.may_commit => Err(Error::NoSpace),
-            Stop::Full | Stop::Crowded | Stop::Tight => {
+            Stop::Full | Stop::Crowded | Stop::Tight | Stop::Lent if !self.may_commit => {
+                Err(Error::NoSpace)
+            }
+            Stop::Full | Stop::Crowded | Stop::Tight | Stop::Lent => {
                 let since = self.engine.core().env.elapsed();
                 let made = self.make_room(halt);
                 let now = self.engine.core().env.elapsed();
@@ -329,7 +336,8 @@ impl<'e> Course<'e> {
                 self.ways.count(halt.settled)?;
                 self.engine.make_way(halt.settled)
             }
-            _ => self.fight(),
+            Stop::Lent => self.fight(Fight::Lent),
+            _ => self.fight(Fight::Room),
         }
     }
 
@@ -337,15 +345,15 @@ impl<'e> Course<'e> {
     ///
     /// # Errors
     /// [`Error::NoSpace`] when that is, or was before, in vain.
-    fn fight(&mut self) -> Result<(), Error> {
-        if self.engine.core().fights().is_lost(Fight::Room) {
+    fn fight(&mut self, fight: Fight) -> Result<(), Error> {
+        if self.engine.core().fights().is_lost(fight) {
             return Err(Error::NoSpace);
         }
         if self.tries < TRIES {
             self.tries += 1;
-            return self.engine.win_space(self.tries);
+            return self.engine.win_space(fight, self.tries);
         }
-        self.engine.core().fights().note_lost(Fight::Room);
+        self.engine.core().fights().note_lost(fight);
         Err(Error::NoSpace)
     }
 

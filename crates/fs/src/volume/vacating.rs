@@ -24,6 +24,7 @@ pub(super) fn set_leaving(core: &mut Core, groups: Vec<Range<u32>>) {
     core.space.areas().leave(groups);
     core.reclaim.forget_room();
     core.reclaim.forget(Fight::Room);
+    core.reclaim.forget(Fight::Lent);
 }
 
 /// Moves what stands in the groups that `which` names, which leave, to others, and returns when nothing is left there. `tell` is told
@@ -54,7 +55,7 @@ fn vacate(
         }
         if idle > 0 {
             // What was admitted has room once others are moved together.
-            engine.win_space(idle)?;
+            engine.win_space(Fight::Room, idle)?;
         }
         let mut damage = None;
         for groups in groups.chunks(GROUPS_AT_ONCE) {
@@ -136,7 +137,7 @@ impl Sealer<'_> {
             if !self.core().budget().may_compact() {
                 break;
             }
-            match self.win_space(means) {
+            match self.win_space(Fight::Room, means) {
                 Err(Error::NoSpace) => break,
                 won => won?,
             }

@@ -5,6 +5,7 @@ use super::start::{Crcs, HomeWrite, Start, Started};
 use crate::core::Core;
 use crate::error::Error;
 use crate::law::Failed;
+use crate::reclaim::Fight;
 use crate::volume::{Engine, Sealer, TRIES};
 use loamfs_device::{IoKind, Write};
 use loamfs_format::Ino;
@@ -87,7 +88,7 @@ impl Engine {
             if full.is_empty() {
                 return Ok(others);
             }
-            self.win_space(means)?;
+            self.win_space(Fight::Room, means)?;
             let files: Vec<Ino> = full.into_iter().map(|(ino, _)| ino).collect();
             others.append(&mut self.write_homes(&files, None)?);
             unwritten = others;
