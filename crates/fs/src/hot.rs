@@ -15,6 +15,7 @@ use loamfs_format::geometry::UNIT_SIZE;
 use loamfs_format::hot::{self, HotHead, HotSlot, SLOT_FRAGS};
 use loamfs_format::{Extent, FragAddr, Geometry, GroupNo, Ssn};
 use shelf::Shelf;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -68,8 +69,8 @@ struct State {
     fast: Vec<Range<u32>>,
     shelf: Shelf,
     streams: Streams,
-    /// What is to be written, by chunk.
-    waiting: NumberMap<u64, Waiting>,
+    /// What is to be written, by chunk: in an order, so that the same reads give the same bytes.
+    waiting: BTreeMap<u64, Waiting>,
     overwritten: Overwritten,
     info: HotInfo,
 }
@@ -162,7 +163,7 @@ impl Hot {
                 fast: Vec::new(),
                 shelf: Shelf::new(slots, table),
                 streams: Streams::default(),
-                waiting: NumberMap::default(),
+                waiting: BTreeMap::new(),
                 overwritten: Overwritten::default(),
                 info: HotInfo::default(),
             }),

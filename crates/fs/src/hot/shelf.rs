@@ -263,12 +263,14 @@ impl Shelf {
         }
     }
 
-    /// What each group's slots hold.
+    /// What each group's slots hold, but for groups that hold nothing.
     pub fn tables(&self) -> impl Iterator<Item = (GroupNo, Vec<HotSlot>)> {
         let groups = self.groups.iter().enumerate();
         groups.filter_map(|(index, group)| {
-            let slots = &self.slots[self.slots_at(index)];
-            Some(((*group)?, slots.iter().map(|slot| slot.holds).collect()))
+            let slots = self.slots[self.slots_at(index)].iter();
+            let told: Vec<HotSlot> = slots.map(|slot| slot.holds).collect();
+            let holds = told.iter().any(|slot| slot.held != 0);
+            holds.then_some(((*group)?, told))
         })
     }
 }

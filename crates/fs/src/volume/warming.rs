@@ -38,10 +38,10 @@ impl Sealer<'_> {
             let _homes = self.homes_alone();
             self.take_spare(hot);
             self.bring(hot, hot.take_writes());
-            // A table tells of what is there: no power failure may leave it alone.
-            if hot.is_on() && self.flush_device().is_ok() {
-                let last = self.core().log.tail().ssn;
-                self.bring(hot, hot.tables(last));
+            let tables = hot.tables(self.core().log.tail().ssn);
+            // They tell of what is there: no power failure may leave them alone.
+            if tables.writes().next().is_some() && self.flush_device().is_ok() {
+                self.bring(hot, tables);
             }
         }
     }
