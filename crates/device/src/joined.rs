@@ -8,7 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGua
 use crate::error::{check_range, check_write};
 use crate::{Buffer, Counters, Device, DeviceError, IoKind, Read, Write, lock};
 
+mod changed;
 mod missing;
+
+use changed::Changed;
 
 /// Where the bytes of a member stand.
 #[derive(Clone)]
@@ -26,6 +29,8 @@ struct Second {
     /// So many bytes, from the first on, stand there as they do in the first place. Who writes holds it, so that nobody copies old
     /// bytes there meanwhile.
     alike: RwLock<u64>,
+    /// What was written in the first place since it was copied here, if this is one that is behind.
+    changed: Changed,
 }
 
 impl Second {
@@ -104,8 +109,13 @@ impl Member {
             ..other.place.clone()
         };
         let alike = RwLock::new(if stand { self.bytes() } else { 0 });
+        let second = Second {
+            place,
+            alike,
+            changed: Changed::of(self.bytes()),
+        };
         Self {
-            copy: Some(Arc::new(Second { place, alike })),
+            copy: Some(Arc::new(second)),
             ..self
         }
     }
@@ -218,6 +228,10 @@ impl Member {
         };
         let alike = copy.alike();
         let mut written = self.place.write(batch);
+        for write in batch {
+            let end = write.offset.saturating_add(write.data.len() as u64);
+            copy.changed.note(write.offset..end);
+        }
         let twice = batch.iter().enumerate();
         let twice = twice.filter(|(_, write)| write.offset < *alike);
         let (places, writes): (Vec<usize>, Vec<Write<'_>>) =
@@ -228,6 +242,93 @@ impl Member {
             }
         }
         written
+    }
+
+    /// The second place for its bytes, whatever stands there, by itself. What is written to it is flushed there too; a flush of this
+    /// member may leave it out.
+    pub fn second_place(&self) -> Option<Member> {
+        let Place {
+            name,
+            device,
+            offset,
+            ..
+        } = &self.copy.as_ref()?.place;
+        Some(Self::new(name, Arc::clone(device), *offset, self.bytes()))
+    }
+
+    /// From now on it notes what is written, for [`Member::copy_changed`]: the second place lacks all that was written so far, or nothing of it.
+    pub fn note_changes(&self, lacks_all: bool) {
+        if let Some(copy) = &self.copy {
+            copy.changed.begin(lacks_all);
+        }
+    }
+
+    /// The second place lacks nothing of these bytes: nobody needs them there.
+    pub fn lacks_nothing(&self, range: Range<u64>) {
+        if let Some(copy) = &self.copy {
+            copy.changed.clear(range);
+        }
+    }
+
+    /// It notes nothing any more.
+    pub fn forget_changes(&self) {
+        if let Some(copy) = &self.copy {
+            copy.changed.end();
+        }
+    }
+
+    /// Bytes that the second place lacks of what was written; `None` if nobody notes that.
+    pub fn bytes_behind(&self) -> Option<u64> {
+        self.copy.as_ref()?.changed.waiting()
+    }
+
+    /// Copies to the second place what it lacks at byte `from` or behind it: the next run of that, of at most about `most` bytes, but for what
+    /// lies in a range of `but`. Returns where that ends; `None` if nothing is lacking there. No flush of this member is one of that place.
+    ///
+    /// # Errors
+    /// A device's: it is lacking still.
+    pub fn copy_changed(
+        &self,
+        from: u64,
+        most: u64,
+        but: &[Range<u64>],
+    ) -> Result<Option<u64>, DeviceError> {
+        let Some(copy) = &self.copy else {
+            return Ok(None);
+        };
+        let Some(run) = copy.changed.take(from, most) else {
+            return Ok(None);
+        };
+        // Who flushes this member waits for none of it.
+        let place = Place {
+            unflushed: Arc::default(),
+            ..copy.place.clone()
+        };
+        let mut at = run.start;
+        let inside = but
+            .iter()
+            .filter(|it| it.start < run.end && run.start < it.end);
+        let ends = inside
+            .map(|it| (it.start, it.end))
+            .chain([(run.end, run.end)]);
+        for (stop, next) in ends {
+            let copied = match at < stop {
+                true => self.copy_between(&place, at..stop),
+                false => Ok(()),
+            };
+            copied.inspect_err(|_| copy.changed.note(run.clone()))?;
+            at = next;
+        }
+        Ok(Some(run.end))
+    }
+
+    fn copy_between(&self, to: &Place, range: Range<u64>) -> Result<(), DeviceError> {
+        let len = (range.end - range.start) as usize;
+        let mut read = Read::new(range.start, len, IoKind::Other);
+        self.place.read(std::slice::from_mut(&mut read));
+        let bytes = read.into_result()?;
+        let write = Write::new(range.start, &bytes, IoKind::Other);
+        to.write(&[write]).into_iter().collect()
     }
 
     fn flush(&self) -> Result<(), DeviceError> {

@@ -1,5 +1,7 @@
 use super::*;
-use crate::{Effect, FaultyDevice, IoKind, MemoryDevice, Op, RecordingDevice, Rule, read_exact};
+use crate::{
+    Effect, FaultyDevice, IoKind, MemoryDevice, Op, RecordingDevice, Rule, read_exact, write_all,
+};
 use proptest::prelude::*;
 
 /// What each of three members gives, and what lies before that on its device.
@@ -317,4 +319,44 @@ fn a_device_that_is_too_short_is_refused() {
     let member = Member::new("short", short, 4096, 8192);
     let refused = JoinedDevice::new(vec![member]).map(drop);
     assert!(matches!(refused, Err(DeviceError::OutOfRange { .. })));
+}
+
+/// What is written goes to the first place alone, and to the second one when it is copied; a flush is none of that.
+#[test]
+fn a_second_place_that_is_behind_gets_what_was_written_when_it_is_copied() {
+    let [first, second] =
+        [(); 2].map(|()| Arc::new(MemoryDevice::new(1 << 20).with_sector_size(512)));
+    let slow = Member::new("slow", Arc::clone(&second) as _, 512 << 10, 512 << 10);
+    let fast = Member::new("fast", Arc::clone(&first) as _, 0, 256 << 10);
+    let fast = fast.with_copy(&slow, 128 << 10, false);
+    let joined = JoinedDevice::new(vec![fast, slow]).unwrap();
+    let fast = &joined.members()[0];
+    fast.note_changes(false);
+    joined.flush().unwrap();
+    write_all(&joined, 70 << 10, &[7; 4096], IoKind::Other).unwrap();
+    joined.flush().unwrap();
+    write_all(&joined, 130 << 10, &[9; 8192], IoKind::Other).unwrap();
+    let there =
+        |at: u64| read_exact(second.as_ref(), (128 << 10) + at, 4096, IoKind::Other).unwrap()[0];
+    assert_eq!((there(70 << 10), there(130 << 10)), (0, 0));
+    assert_eq!(fast.bytes_behind(), Some(128 << 10));
+    let flushes = || second.counters().flushes();
+    let before = flushes();
+    let but = 130 << 10..134 << 10;
+    let end = fast
+        .copy_changed(0, 1 << 20, std::slice::from_ref(&but))
+        .unwrap();
+    assert_eq!(end, Some(192 << 10));
+    assert_eq!(
+        (there(70 << 10), there(130 << 10), there(134 << 10)),
+        (7, 0, 9)
+    );
+    assert_eq!(fast.copy_changed(0, 1 << 20, &[]).unwrap(), None);
+    joined.flush().unwrap();
+    assert_eq!(
+        flushes(),
+        before,
+        "who syncs waits for the first place alone"
+    );
+    assert_eq!(fast.second_place().unwrap().offset(), 128 << 10);
 }
