@@ -69,7 +69,10 @@ struct Walker<'w, 'v> {
 pub fn check(device: &dyn Device, options: &mut Options<'_>) -> Report {
     match sides(device).as_deref() {
         Ok([first, second]) => places::check(first.as_ref(), second.as_ref(), options),
-        _ => look(device, options).finish(),
+        _ => match places::behind(device) {
+            Some(copy) => places::check_behind(device, copy.as_ref(), options),
+            None => look(device, options).finish(),
+        },
     }
 }
 

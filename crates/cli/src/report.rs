@@ -10,7 +10,9 @@ use loamfs_console::time;
 use loamfs_device::{Counters, Device, DeviceError, IoKind, KindCounters, read_exact};
 use loamfs_format::superblock::{self, Superblock};
 use loamfs_fs::types::{Attr, StatFs};
-use loamfs_fs::{Error, HotInfo, MemberInfo, Piece, Place, TracksInfo, Volume, superblocks};
+use loamfs_fs::{
+    BehindInfo, Error, HotInfo, MemberInfo, Piece, Place, TracksInfo, Volume, superblocks,
+};
 use loamfs_fuse::{Class, Counts, Tallies};
 use serde_json::{Value, json};
 
@@ -608,6 +610,9 @@ impl Report {
                 first["device"], holder["device"]
             ));
         }
+        if let Some(behind) = devices_behind(&self.0) {
+            lines.push(behind);
+        }
         match self.number("/groups/spilled_log") {
             0 => {}
             1 => lines.push(
@@ -767,6 +772,7 @@ fn info_json(volume: &Volume) -> Value {
             "spilled_log": info.spilled_log_groups,
             "spilled_data_bytes": bytes(info.spilled_data_frags),
         },
+        "behind": info.behind.map(|behind| behind_json(&behind)),
         "devices": info.members.iter().map(|member| member_json(member, info.fragment_size)).collect::<Vec<_>>(),
         "log": {
             "last_segment": info.segment.get(),
@@ -831,6 +837,34 @@ fn tracks_json(tracks: &TracksInfo) -> Value {
     })
 }
 
+/// A copy of what the leading device holds that is behind.
+fn behind_json(behind: &BehindInfo) -> Value {
+    json!({
+        "device": behind.device,
+        "age_seconds": behind.age.map(|age| age.as_secs()),
+        "bytes": behind.bytes,
+    })
+}
+
+/// The same, for people.
+fn devices_behind(report: &Value) -> Option<String> {
+    let behind = report.get("behind").filter(|behind| !behind.is_null())?;
+    let device = &behind["device"];
+    Some(match behind["age_seconds"].as_u64() {
+        None => format!(
+            "copy      device {device} is to have what the fast one holds, and has nothing of it yet"
+        ),
+        Some(seconds) => {
+            let age = time::took(seconds.saturating_mul(1_000_000_000));
+            let lacks = behind["bytes"].as_u64().map(human);
+            let lacks = lacks.map_or(String::new(), |bytes| {
+                format!(", and lacks {bytes} of what was written since")
+            });
+            format!("copy      device {device} has what the fast one held {age} ago{lacks}")
+        }
+    })
+}
+
 /// A device of several.
 fn member_json(member: &MemberInfo, fragment_size: u32) -> Value {
     let [free, log, data, track, ..] = member.groups;
@@ -845,6 +879,7 @@ fn member_json(member: &MemberInfo, fragment_size: u32) -> Value {
         },
         "bytes": member.entry.frags.saturating_mul(fragment_size.into()),
         "has_copy": member.entry.has_copy,
+        "is_behind": member.entry.is_behind,
         "groups": { "free": free, "log": log, "data": data, "track": track },
         "requests": requests_json(&member.counters),
     })

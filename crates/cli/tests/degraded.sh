@@ -225,7 +225,7 @@ done
 expect 74 "$loamfs" device copy "$mnt" each
 said "no device has room for a copy"
 expect 64 "$loamfs" device copy "$mnt" twice
-said "\`each\` or \`none\`"
+said "\`each\`, \`behind\` or \`none\`"
 expect 64 "$loamfs" device replace --copy "$mnt" "$two" "$three"
 said "goes with \`add\` alone"
 (while [ ! -e "$work/enough" ]; do date +%N >"$mnt/last" && sync "$mnt/last"; done) &
@@ -270,3 +270,47 @@ mount_it "device=$ssd"
 [ "$(cat "$mnt"/* | sha256sum)" = "$sum" ] || fail "something was lost"
 "$loamfs" unmount "$mnt"
 ok "a copy comes and goes while programs write, and losing the fast device loses nothing of it"
+
+# ---- a copy that is behind ---------------------------------------------------------------------------------------------
+
+rm -f "$ssd" "$two" "$three" "$work/gone"
+truncate -s 64M "$ssd"
+truncate -s 256M "$two"
+expect 0 "$loamfs" mkfs "$two" --fast "$ssd" --copy behind
+mount_it "device=$ssd"
+head -c 3000 /dev/urandom >"$mnt/early"
+head -c 20000000 /dev/urandom >"$mnt/large"
+"$loamfs" unmount "$mnt"
+mount_it "device=$ssd"
+sum=$(cat "$mnt/early" "$mnt/large" | sha256sum)
+echo late >"$mnt/late"
+rm "$mnt/large"
+sync -f "$mnt"
+"$loamfs" device list "$mnt" >"$work/out"
+said "device 1 has what the fast one held"
+power_cut
+expect 0 "$loamfs" check --device "$ssd" "$two"
+mv "$ssd" "$work/gone"
+expect 32 "$loamfs" mount "$two" "$mnt"
+"$loamfs" mount -o degraded "$two" "$mnt" >"$work/out"
+[ ! -e "$mnt/late" ] || fail "it was not renewed so soon"
+[ "$(cat "$mnt/early" "$mnt/large" | sha256sum)" = "$sum" ] || fail "the copy lacks something"
+"$loamfs" unmount "$mnt"
+expect 0 "$loamfs" check --degraded "$two"
+truncate -s 80M "$three"
+expect 64 "$loamfs" device replace --missing "$two" "$three"
+said "is behind"
+mv "$work/gone" "$ssd"
+mount_it "device=$ssd"
+[ "$(cat "$mnt/late")" = late ] || fail "the fast device has what was synced"
+expect 74 "$loamfs" device copy "$mnt" each
+said "give that up first"
+expect 0 "$loamfs" device copy "$mnt" none
+expect 0 "$loamfs" device copy --json "$mnt" behind
+said '"copy": "behind"'
+"$loamfs" unmount "$mnt"
+mv "$ssd" "$work/gone"
+"$loamfs" mount -o degraded "$two" "$mnt" >"$work/out"
+[ "$(cat "$mnt/late")" = late ] || fail "a copy that is made anew has all"
+"$loamfs" unmount "$mnt"
+ok "a copy that is behind has a whole state, and a sync waits for the fast device alone"

@@ -24,9 +24,9 @@ pub use devices::{DEVICE_OFFSET_MAX, DEVICES_MAX, DeviceEntry, DeviceKind, Devic
 pub use disk::DiskFigures;
 pub use features::{
     COMPATIBLE_ATIME, Features, INCOMPATIBLE_DELTAS, INCOMPATIBLE_DEVICES, INCOMPATIBLE_KNOWN,
-    INCOMPATIBLE_TRACKS, INCOMPATIBLE_UNWRITTEN, RO_COMPATIBLE_ALL_LOG, RO_COMPATIBLE_COPY,
-    RO_COMPATIBLE_KNOWN, RO_COMPATIBLE_LIMIT, RO_COMPATIBLE_PLACEMENT, RO_COMPATIBLE_PLACES,
-    RO_COMPATIBLE_SECOND_COPIES, RO_COMPATIBLE_TIER,
+    INCOMPATIBLE_TRACKS, INCOMPATIBLE_UNWRITTEN, RO_COMPATIBLE_ALL_LOG, RO_COMPATIBLE_BEHIND,
+    RO_COMPATIBLE_COPY, RO_COMPATIBLE_KNOWN, RO_COMPATIBLE_LIMIT, RO_COMPATIBLE_PLACEMENT,
+    RO_COMPATIBLE_PLACES, RO_COMPATIBLE_SECOND_COPIES, RO_COMPATIBLE_TIER,
 };
 pub use places::{OFFSETS, OFFSETS_SMALL, PROBES, SMALL_DEVICE, offsets};
 pub use scrub::ScrubMark;
@@ -89,6 +89,10 @@ pub struct Superblock {
     pub scrub: ScrubMark,
     /// Key of the codes in summaries. Nobody knows it who cannot read the device.
     pub log_key: [u8; 16],
+    /// Where another device has an older checkpoint of what the leading one holds: it has this one, or a later one (rule 5). Else zero.
+    pub copied: Ssn,
+    /// When that was sealed, seconds since 1970.
+    pub copied_at: i64,
     /// Highest segment known durable when this copy was written (rule 4).
     pub durable: Ssn,
     /// Whether the volume was closed with the checkpoint that this copy names, so that nothing follows it.
@@ -138,7 +142,9 @@ struct RawSuperblock {
     disk_kind: u8,
     reserved3: [u8; MEMBERS_AT - DISK_AT - size_of::<RawDisk>() - size_of::<RawScrub>() - 1],
     members: [RawMember; DEVICES_MAX],
-    reserved4: [u8; LOG_KEY_AT - MEMBERS_AT - size_of::<RawMember>() * DEVICES_MAX],
+    reserved4: [u8; COPIED_AT - MEMBERS_AT - size_of::<RawMember>() * DEVICES_MAX],
+    copied: U64,
+    copied_at: U64,
     log_key: [u8; 16],
     durable: U64,
     clean: u8,
@@ -153,6 +159,8 @@ const DISK_AT: usize = 768;
 const MEMBERS_AT: usize = 832;
 /// Where `log_key` stands: the last fields are at the end.
 const LOG_KEY_AT: usize = SIZE - 32;
+/// Where `copied` stands.
+const COPIED_AT: usize = LOG_KEY_AT - 16;
 
 const _: () = assert!(size_of::<RawSuperblock>() == SIZE);
 
@@ -229,6 +237,14 @@ impl RawSuperblock {
         Ok(())
     }
 
+    /// A field that counts where a copy may be behind.
+    fn if_behind(&self, field: U64) -> u64 {
+        match self.ro_compatible.get() & RO_COMPATIBLE_BEHIND {
+            0 => 0,
+            _ => field.get(),
+        }
+    }
+
     fn geometry(&self) -> Geometry {
         Geometry {
             fragment_size: self.fragment_size.get(),
@@ -257,6 +273,9 @@ impl RawSuperblock {
                     members.and_then(|members| devices::table(members, self.device.get()));
                 if self.ro_compatible.get() & RO_COMPATIBLE_COPY == 0 {
                     table.iter_mut().flatten().for_each(|d| d.has_copy = false);
+                }
+                if self.ro_compatible.get() & RO_COMPATIBLE_BEHIND == 0 {
+                    table.iter_mut().flatten().for_each(|d| d.is_behind = false);
                 }
                 table.filter(|table| devices::fit(table, geometry))
             }
@@ -312,6 +331,8 @@ impl Superblock {
         }
         raw.scrub = RawScrub::new(&self.scrub);
         raw.log_key = self.log_key;
+        raw.copied = U64::new(self.copied.0);
+        raw.copied_at = U64::new(self.copied_at.cast_unsigned());
         raw.durable = U64::new(self.durable.0);
         raw.clean = u8::from(self.clean);
         let mut bytes = Box::new([0u8; SIZE]);
@@ -374,6 +395,8 @@ impl Superblock {
             disk: raw.disk.decode(raw.disk_kind),
             scrub: raw.scrub.decode(),
             log_key: raw.log_key,
+            copied: Ssn(raw.if_behind(raw.copied)),
+            copied_at: raw.if_behind(raw.copied_at).cast_signed(),
             durable: Ssn(raw.durable.get()),
             clean: raw.clean & 1 != 0,
         })

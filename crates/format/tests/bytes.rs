@@ -142,6 +142,8 @@ fn superblock_of_one() -> Superblock {
             healed: 0x0708,
         },
         log_key: *b"abcdefghijklmnop",
+        copied: Ssn(0),
+        copied_at: 0,
         durable: Ssn(0x8888),
         clean: true,
     }

@@ -3,6 +3,7 @@
 use loamfs_format::summary::Header;
 use loamfs_format::superblock::{CheckpointRef, Features};
 use loamfs_format::{Extent, Geometry, Ssn};
+use std::time::Duration;
 
 /// What is known of checkpoints.
 #[derive(Debug)]
@@ -10,6 +11,10 @@ pub(crate) struct Checkpoints {
     last: CheckpointRef,
     /// The checkpoint that each superblock copy names for good.
     named: [Option<Ssn>; 2],
+    /// The one that a copy of the log names for good which is behind, or a later one; `None` without such a copy.
+    copied: Option<Ssn>,
+    /// When it was told so.
+    copied_since: Duration,
     /// A superblock copy must be written before anything else: the copies tell of different sizes, labels or features,
     /// since a crash met one that changed them, or of a volume that nobody has open.
     copies_differ: bool,
@@ -28,6 +33,8 @@ impl Checkpoints {
         Checkpoints {
             last,
             named,
+            copied: None,
+            copied_since: Duration::ZERO,
             copies_differ: false,
             announced: Features::default(),
             summaries: Vec::new(),
@@ -49,6 +56,21 @@ impl Checkpoints {
     /// The newest that a copy names.
     pub fn newest_named(&self) -> Ssn {
         self.named[0].max(self.named[1]).unwrap_or(Ssn(0))
+    }
+
+    /// The one that a copy of the log names for good which is behind, or a later one; `None` without such a copy.
+    pub fn copied(&self) -> Option<Ssn> {
+        self.copied
+    }
+
+    /// There is such a copy, and it names this one for good; or there is none.
+    pub fn set_copied(&mut self, copied: Option<Ssn>, now: Duration) {
+        (self.copied, self.copied_since) = (copied, now);
+    }
+
+    /// When it last came to name another one, or the volume was opened.
+    pub fn copied_since(&self) -> Duration {
+        self.copied_since
     }
 
     /// The copies contradict each other.

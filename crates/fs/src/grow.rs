@@ -157,7 +157,7 @@ fn several_resized(old: &Superblock, members: &[Member]) -> Superblock {
         let next = old.devices.get(index + 1).map(|next| next.addr.0);
         let most = next.map_or(u64::MAX, |next| next.saturating_sub(addr.0));
         // What the first one holds stands a second time, where it has no more room.
-        if index > 0 || old.copy().is_none() {
+        if index > 0 || old.second_place().is_none() {
             grown.devices[index].frags = held.min(most).max(frags);
         }
     }

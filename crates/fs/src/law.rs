@@ -167,6 +167,11 @@ pub trait Rules: log::Rules + space::Rules {
         recorded
     }
 
+    /// Up to where what was freed may be used again: until every copy names it. `copied` is the checkpoint that a copy names which is behind.
+    fn released_up_to(&self, ssn: Ssn, copied: Option<Ssn>) -> Ssn {
+        copied.map_or(ssn, |copied| ssn.min(copied))
+    }
+
     // ---- rule 6: what segments show is not written over -----------------------------------------------------------------
 
     /// Whether a unit of reserved space is written where it is: nothing was ever shown there.
@@ -179,6 +184,11 @@ pub trait Rules: log::Rules + space::Rules {
     /// Whether an image may settle: its segment is durable, and nobody writes its home.
     fn may_settle(&self, image: Ssn, durable: Ssn, busy: bool) -> bool {
         image <= durable && !busy
+    }
+
+    /// Up to which segment images settle: until every copy names them.
+    fn settles_up_to(&self, durable: Ssn, copied: Option<Ssn>) -> Ssn {
+        copied.map_or(durable, |copied| durable.min(copied))
     }
 
     /// An image that settled is still the newest of its home.

@@ -82,7 +82,7 @@ pub use repair::Repairs;
 pub use shrink::shrink;
 pub use types::*;
 pub use volume::{
-    Arranged, Arranging, Cleaned, Copying, Damaged, Durability, Info, Lost, MemberInfo,
+    Arranged, Arranging, BehindInfo, Cleaned, Copying, Damaged, Durability, Info, Lost, MemberInfo,
     OpenOptions, Ranges, Scrub, Scrubbed, TracksInfo, Trimmed, Unformed, Upkeep, Volume, Xattrs,
 };
 pub use xattrs::{PLACEMENT, TIER};

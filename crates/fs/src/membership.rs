@@ -142,7 +142,7 @@ pub fn remove_missing(
     let join = || members::join_without(first, others).map_err(loamfs_log::LogError::from);
     let mut volume = join()?;
     let sb = superblocks::read(volume.as_ref())?.newest;
-    if members::missing_of(&sb, volume.as_ref()).any(|entry| entry.has_copy) {
+    if members::missing_of(&sb, volume.as_ref()).any(|entry| entry.is_second_place()) {
         // What is written now the copy will never have.
         members::forget_copy(volume.as_ref(), &sb)?;
         volume = join()?;
@@ -179,6 +179,11 @@ impl<'c> Replacing<'c> {
         let refuse = |text: String| Err(Error::Options(text));
         let volume = members::join_without(first, others).map_err(loamfs_log::LogError::from)?;
         let sb = superblocks::read(volume.as_ref())?.newest;
+        if sb.behind().is_some() {
+            return refuse(
+                "the copy of the device that is missing is behind: it can be read, and no more; mount it with `-o degraded`, and copy what is there to a new volume".into(),
+            );
+        }
         let Some(from) = members::copy_of_leader(&sb, volume.as_ref()).cloned() else {
             return refuse(
                 "the device that leads the volume is there; `loamfs device replace VOLUME OLD NEW` replaces another one".into(),
@@ -330,6 +335,7 @@ fn with_entry(
         device,
         offset,
         has_copy: false,
+        is_behind: false,
     };
     let at = table
         .devices
@@ -353,7 +359,7 @@ fn may_serve(old: &Superblock, purpose: Purpose) -> Result<(), Error> {
     let words = match purpose {
         // What a device holds in groups of the log is not counted before it may leave.
         _ if old.is_all_log() => "a volume of the profile `lfs` stays on one device",
-        Purpose::Fast if old.copy().is_some() => {
+        Purpose::Fast if old.second_place().is_some() => {
             "the log of this volume stands twice, which it could not on another fast device; add a slow one, or give the copy up first, by `loamfs device copy VOLUME none`"
         }
         Purpose::Copy if old.place_for_copy().is_some() => {

@@ -8,18 +8,19 @@ use crate::error::Error;
 use crate::inodes::Node;
 use crate::law;
 use crate::recovery::{keep_where, log_begin, reserve};
+use crate::types::CopyKind;
 use crate::volume::{load_groups, write_segment};
 use loamfs_device::{Device, JoinedDevice, Member};
 use loamfs_format::ifile::block_of;
 use loamfs_format::inode::{Inode, ROOT_INO, mode};
 use loamfs_format::superblock::{
     CheckpointRef, DeviceEntry, DiskFigures, Geometry, INCOMPATIBLE_DELTAS, INCOMPATIBLE_DEVICES,
-    PROBES, RO_COMPATIBLE_ALL_LOG, RO_COMPATIBLE_COPY, RO_COMPATIBLE_PLACES,
-    RO_COMPATIBLE_SECOND_COPIES, ScrubMark, Superblock, UNIT_SIZE,
+    PROBES, RO_COMPATIBLE_ALL_LOG, RO_COMPATIBLE_PLACES, RO_COMPATIBLE_SECOND_COPIES, ScrubMark,
+    Superblock, UNIT_SIZE,
 };
 use loamfs_format::{BlockKind, Extent, FragAddr, Ino, InodeBlockNo, Ssn, Token};
 use loamfs_log::writer::{LogWriter, Tail};
-use loamfs_log::{members, superblocks};
+use loamfs_log::{behind, members, superblocks};
 use loamfs_space::{FoundSpace, Owner, Space};
 use std::sync::Arc;
 
@@ -52,9 +53,8 @@ pub struct MkfsOptions {
     /// Whether segments may say what changed in inodes instead of writing their blocks. Programs that do not know this refuse the
     /// volume.
     pub deltas: bool,
-    /// Whether what the fast device holds, the log, stands a second time on the largest of the slow ones: losing either loses
-    /// nothing of it.
-    pub copy: bool,
+    /// How what the fast device holds, the log, stands a second time, on the largest of the slow ones; `None`: it stands there once.
+    pub copy: Option<CopyKind>,
     /// Expected average file size, bytes (H9).
     pub avg_file_size: u32,
     /// Expected files a directory (H9).
@@ -78,7 +78,7 @@ impl Default for MkfsOptions {
             checkpoint_segments_max: None,
             checkpoint_nodes_max: None,
             deltas: false,
-            copy: false,
+            copy: None,
             avg_file_size: 16 << 10,
             files_per_dir: 64,
             disk: None,
@@ -202,7 +202,7 @@ pub(crate) fn geometry(have: u64, o: &MkfsOptions) -> Result<Geometry, Error> {
 /// Options out of range, or the device's.
 pub fn mkfs(device: &Arc<dyn Device>, o: &MkfsOptions, env: &Env) -> Result<(), Error> {
     let geometry = geometry(device.size(), o)?;
-    if o.copy {
+    if o.copy.is_some() {
         return Err(shares::no_copy());
     }
     let mut random = Random::new(env.seed);
@@ -258,6 +258,10 @@ pub fn mkfs_on(
     let joined: Arc<dyn Device> = Arc::new(JoinedDevice::new(members)?);
     // In the copy too.
     wipe(joined.as_ref())?;
+    if let Some(leads) = joined.members().first().filter(|_| sb.behind().is_some()) {
+        behind::wipe(joined.as_ref(), &sb)?;
+        leads.note_changes(false);
+    }
     // The first device comes last: without its copies the others are no volume.
     members::identify(joined.as_ref(), &sb)?;
     make(&joined, sb, env, &mut random)?;
@@ -279,7 +283,7 @@ fn superblock(
     random: &mut Random,
 ) -> Result<Superblock, Error> {
     let preset = switches(&o.profile)?;
-    let copy = if o.copy { RO_COMPATIBLE_COPY } else { 0 };
+    let copy = o.copy.map_or(0, CopyKind::feature);
     Ok(Superblock {
         uuid: o.uuid.unwrap_or_else(|| random.uuid()),
         membership_epoch: 1,
@@ -304,6 +308,8 @@ fn superblock(
         disk: o.disk,
         scrub: ScrubMark::default(),
         log_key: env.secret,
+        copied: Ssn(0),
+        copied_at: 0,
         durable: Ssn(0),
         clean: true,
     })
@@ -335,6 +341,17 @@ fn make(
     device.flush()?;
     sb.checkpoint = core.checkpoints.last();
     sb.durable = core.checkpoints.last().ssn;
+    if sb.behind().is_some()
+        && let Some(leads) = device.members().first()
+    {
+        (sb.copied, sb.copied_at) = (sb.checkpoint.ssn, sb.created);
+        behind::copy(leads, &sb, &law::of_log(&env.law), &mut |_| true)?;
+        let copy = Superblock {
+            clean: false,
+            ..sb.clone()
+        };
+        behind::name(device.as_ref(), &copy)?;
+    }
     for copy in 0..2 {
         superblocks::write_copy(device.as_ref(), &sb, copy)?;
         device.flush()?;

@@ -100,6 +100,7 @@ pub(crate) fn open(
     // Who only reads leaves what is damaged as it is.
     let second = adopted.second().filter(|_| settings.read_only);
     let device = &second.unwrap_or(device).clone();
+    let behind = adopted.behind();
     let (copies, mut sb, chain) = adopted.into_parts();
     // A copy whose checkpoint cannot be read counts as none.
     let named = copies
@@ -138,6 +139,9 @@ pub(crate) fn open(
     if differ || bare || closed {
         core.checkpoints.note_copies_differ();
     }
+    let now = core.env.elapsed();
+    core.checkpoints
+        .set_copied(behind.map(|it| it.copied()), now);
     core.space.repair().rewrite(base.rebuilt);
     let mut replay = Replay::of(&mut core, &reader);
     for group in &settings.recount {
@@ -155,10 +159,31 @@ pub(crate) fn open(
     {
         return Err(Needed::Lazy.fails(cause));
     }
+    core.know_vacant(device.as_ref());
     core.releasing().release();
     let most = core.budget().deltas_most();
     core.inodes.deltas_mut().keep_to(most);
     Ok((core, reader, chain.loss))
+}
+
+impl Core {
+    /// What a copy that is behind lacks of groups that hold nothing nobody needs.
+    pub fn know_vacant(&self, device: &dyn Device) {
+        let (Some((entry, member)), true) = (
+            self.sb.devices.iter().zip(device.members()).next(),
+            self.checkpoints.copied().is_some(),
+        ) else {
+            return;
+        };
+        let held = self.sb.bytes_of(entry);
+        let usage = self.space.usage();
+        let groups = self.sb.groups_of(entry).map(GroupNo);
+        for group in groups.filter(|group| usage.is_vacant(*group)) {
+            let extent = self.geometry.group_extent(group);
+            let end = self.geometry.byte_offset(extent.end()).min(held.end);
+            member.lacks_nothing(self.geometry.byte_offset(extent.start)..end);
+        }
+    }
 }
 
 /// The maps as a checkpoint has them, as far as they can be read.
@@ -219,6 +244,7 @@ fn adopt(device: &dyn Device, settings: &Settings, env: &Env) -> Result<Adopted,
             Some(loss) if !settings.accept_loss => return Err(LogError::from(loss).into()),
             _ => {}
         }
+        adopted.note_changes(device, &law);
         adopted.rejoin(&law)?;
         adopted.rewrite_headers(device, &law)?;
     }
@@ -252,6 +278,8 @@ fn sound(count: Unwritten, geometry: &Geometry) -> Unwritten {
 fn same_volume(one: &Superblock, other: &Superblock) -> bool {
     Superblock {
         checkpoint: other.checkpoint,
+        copied: other.copied,
+        copied_at: other.copied_at,
         durable: other.durable,
         clean: other.clean,
         ..one.clone()

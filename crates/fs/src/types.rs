@@ -4,6 +4,26 @@ use crate::error::Error;
 use loamfs_format::Ino;
 use loamfs_format::inode::Inode;
 pub use loamfs_format::inode::Timestamp;
+use loamfs_format::superblock::{RO_COMPATIBLE_BEHIND, RO_COMPATIBLE_COPY};
+
+/// How what the leading device holds stands a second time, on another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyKind {
+    /// As in its first place: a sync waits for both, and losing either loses nothing.
+    Each,
+    /// As a whole checkpoint of some time ago, which is renewed now and then: a sync waits for the first place alone.
+    Behind,
+}
+
+impl CopyKind {
+    /// The read-only compatible feature of volumes that have it.
+    pub(crate) const fn feature(self) -> u64 {
+        match self {
+            CopyKind::Each => RO_COMPATIBLE_COPY,
+            CopyKind::Behind => RO_COMPATIBLE_BEHIND,
+        }
+    }
+}
 
 /// Attributes of an inode, as stat(2) shows them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! A volume in use: [`Volume`] and its views are what callers ask, and [`Engine`] what works below: the state behind one lock,
 //! the device beside it, and the steps that bring changes to it.
 //!
-//! Lock order: `moving`, `sweeping`, `settling`, `emptying`, `sealing`, `homes`, `core` (DESIGN.md, "Locks" says what each is for);
+//! Lock order: `moving`, `sweeping`, `settling`, `emptying`, `sealing`, `renewing`, `homes`, `core` (DESIGN.md, "Locks" says what each is for);
 //! no device is touched while `core` is held. An operation runs under `core`, reads and writes memory only, and is sent
 //! back when blocks are missing; they are read without the lock and it runs again. Whoever seals a segment holds `sealing`
 //! ([`Sealer`]); sealed segments are written without a lock ([`flight`]). Whoever writes large files' data to their homes
@@ -29,6 +29,7 @@ mod opening;
 mod operations;
 mod places;
 mod ranges;
+mod renewing;
 mod scrub;
 mod sealer;
 mod settling;
@@ -50,6 +51,7 @@ pub use info::{Info, MemberInfo, TracksInfo, Unformed};
 pub use missing::Lost;
 pub use opening::OpenOptions;
 pub use ranges::Ranges;
+pub use renewing::BehindInfo;
 pub use scrub::{Damaged, Scrub, Scrubbed};
 pub(crate) use sealer::Sealer;
 pub use tracks::{Arranged, Arranging};
@@ -69,6 +71,7 @@ use latch::Latch;
 use loamfs_device::Device;
 use loamfs_format::Extent;
 use loamfs_log::loss::Loss;
+use renewing::Renewing;
 use settling::Quiet;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{
@@ -121,6 +124,8 @@ pub(crate) struct Engine {
     tally: Tally,
     /// How old changes become before they are committed.
     commit_age: Duration,
+    /// How old the copy that is behind becomes before it is renewed.
+    renew_age: Duration,
     law: Law<dyn Rules>,
 }
 
@@ -139,6 +144,8 @@ struct Turns {
     emptying: Mutex<()>,
     /// Held by whoever settles for a reader, or by the clock.
     settling: Mutex<()>,
+    /// Held by whoever renews the copy that is behind.
+    renewing: Mutex<Renewing>,
 }
 
 /// Why a volume is broken after a panic.

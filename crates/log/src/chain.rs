@@ -82,6 +82,31 @@ pub fn adopt(
     }
 }
 
+/// The checkpoint alone that the newest superblock copy names of which that can be read. What stands behind it may be a half of a later one.
+///
+/// # Errors
+/// As for [`adopt`].
+pub fn adopt_checkpoint(
+    device: &dyn Device,
+    copies: &Copies,
+    law: &Law<dyn Rules>,
+) -> Result<(Superblock, Chain), LogError> {
+    let read = |sb| checkpoint(&SummaryReader { device, sb, law });
+    let (sb, link) = match (read(&copies.newest), &copies.older) {
+        (Ok(link), _) => (&copies.newest, link),
+        (Err(error), Some(older)) => (older, read(older).map_err(|_| error)?),
+        (Err(error), None) => return Err(error),
+    };
+    let chain = Chain {
+        recorded: durable_of(&link.header),
+        links: vec![link],
+        base: 0,
+        dropped: 0,
+        loss: None,
+    };
+    Ok((sb.clone(), chain))
+}
+
 /// Reads the chain that starts at the superblock's checkpoint and decides where it ends.
 ///
 /// Trusts summaries up to the highest `durable` in the chain, and verifies the bodies behind it, but for what an adopted

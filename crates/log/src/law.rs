@@ -104,6 +104,16 @@ pub trait Rules: Debug + Send + Sync {
         true
     }
 
+    /// A copy that is behind has all that a checkpoint needs, durably, before it names that.
+    fn copies_before_naming(&self) -> bool {
+        true
+    }
+
+    /// Who has a copy that is behind alone takes the checkpoint that it names, and nothing behind that.
+    fn takes_checkpoint_alone(&self) -> bool {
+        true
+    }
+
     // ---- rule 15: changes of a volume's devices -------------------------------------------------------------------------
 
     /// A device that joins says whose it is before the table names it.

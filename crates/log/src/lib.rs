@@ -5,6 +5,7 @@
 #![deny(clippy::too_many_lines)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+pub mod behind;
 pub mod chain;
 pub mod error;
 pub mod law;

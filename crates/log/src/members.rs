@@ -66,13 +66,16 @@ pub fn join_without(
 
 /// What a device has of the one that leads, as if that were there.
 fn copied(one: &Known) -> Option<Known> {
-    let (holder, at) = one.sb.copy().filter(|(holder, _)| is(one, holder))?;
+    let (holder, at) = one
+        .sb
+        .second_place()
+        .filter(|(holder, _)| is(one, holder))?;
     let copy = Member::new(&one.name, Arc::clone(&one.device), at, holder.offset - at);
     let device: Arc<dyn Device> = Arc::new(JoinedDevice::new(vec![copy]).ok()?);
     let sb = superblocks::find(device.as_ref()).ok()?.newest;
     let name = format!("the copy of device {} on {}", sb.device, one.name);
     // One that was given up says so, also where its device has not heard of that.
-    (sb.uuid == one.sb.uuid && sb.leads() && sb.copy().is_some()).then_some(Known {
+    (sb.uuid == one.sb.uuid && sb.leads() && sb.second_place().is_some()).then_some(Known {
         name,
         device,
         sb,
@@ -90,9 +93,12 @@ fn join_known(
     }
     let leads = leader(known)?;
     for one in known {
-        belongs(one, leads)?;
+        // A copy that is behind may be of before the last change, which the others know.
+        if !leads.is_copy || leads.sb.behind().is_none() {
+            belongs(one, &leads.sb)?;
+        }
     }
-    put_together(first, known, leads, member)
+    put_together(first, known, &leads.sb, member)
 }
 
 /// As [`join`], for whoever keeps devices while some join and leave: leaves those of the `others` out that the table does not have.
@@ -110,7 +116,7 @@ pub fn join_those_in(
     if !known[0].sb.has_devices() {
         return Ok(Arc::clone(&first.device));
     }
-    let leads = leader(&known)?.clone();
+    let leads = leader(&known)?.sb.clone();
     known.retain(|one| leads.devices.iter().any(|entry| is(one, entry)));
     put_together(first, &known, &leads, member)
 }
@@ -207,9 +213,11 @@ pub fn leading<'a>(said: impl Iterator<Item = &'a Superblock>) -> Option<&'a Sup
 }
 
 /// What the device says that leads.
-fn leader(known: &[Known]) -> Result<&Superblock, MembersError> {
-    if let Some(sb) = leading(known.iter().map(|known| &known.sb)) {
-        return Ok(sb);
+fn leader(known: &[Known]) -> Result<&Known, MembersError> {
+    if let Some(sb) = leading(known.iter().map(|known| &known.sb))
+        && let Some(leads) = known.iter().find(|known| std::ptr::eq(&known.sb, sb))
+    {
+        return Ok(leads);
     }
     let of = &known[0].sb;
     Err(missing(of, &of.devices[0]))
@@ -223,7 +231,7 @@ fn missing(of: &Superblock, entry: &DeviceEntry) -> MembersError {
         kind: entry.kind.name(),
         bytes: held.end - held.start,
         // Without the one that leads nothing can be read, unless that has a copy.
-        dispensable: of.devices.first() != Some(entry) || of.copy().is_some(),
+        dispensable: of.devices.first() != Some(entry) || of.second_place().is_some(),
     }
 }
 
@@ -292,7 +300,7 @@ pub fn missing_of<'s>(
 
 /// The copy that stands in for the device that leads; `None` if that is there.
 pub fn copy_of_leader<'d>(sb: &Superblock, device: &'d dyn Device) -> Option<&'d Member> {
-    let (_, at) = sb.copy()?;
+    let (_, at) = sb.second_place()?;
     let first = device.members().first()?;
     // It is a part of another device.
     let held = first.device().members().first().map(Member::offset);
@@ -309,7 +317,9 @@ pub fn forget_copy(device: &dyn Device, sb: &Superblock) -> Result<(), LogError>
         membership_epoch: sb.membership_epoch.saturating_add(1),
         ..sb.clone()
     };
-    table.devices.iter_mut().for_each(|it| it.has_copy = false);
+    for entry in &mut table.devices {
+        (entry.has_copy, entry.is_behind) = (false, false);
+    }
     tell(device, &by_age(device, sb), &table)
 }
 

@@ -2,9 +2,11 @@
 //! together. After a crash each may have what the other has not: recovery goes by one, and brings the other into line before it
 //! writes anything else (rule 4).
 
+use crate::behind::Behind;
 use crate::chain::{self, Chain};
 use crate::error::LogError;
 use crate::law::Rules;
+use crate::members;
 use crate::superblocks::{self, Copies};
 use loamfs_device::{Device, IoKind, read_exact, sides, write_all};
 use loamfs_format::superblock::{self, Superblock};
@@ -28,6 +30,8 @@ pub struct Adopted {
     by_second: bool,
     /// The place that lacks what the other one knows to be durable.
     stale: Option<Place>,
+    /// What the copy says, if there is one that is behind.
+    behind: Option<Behind>,
 }
 
 /// One of the two places of what the leading device holds.
@@ -82,7 +86,23 @@ pub fn adopt(device: &dyn Device, law: &Law<dyn Rules>) -> Result<Adopted, LogEr
 
 fn adopt_on(device: &dyn Device, law: &Law<dyn Rules>) -> Result<Adopted, LogError> {
     let copies = superblocks::read(device)?;
-    let (sb, chain) = chain::adopt(device, &copies, law)?;
+    let newest = &copies.newest;
+    let is_behind = newest.behind().is_some();
+    let is_alone = is_behind && members::copy_of_leader(newest, device).is_some();
+    let (sb, chain) = match is_alone && law.takes_checkpoint_alone() {
+        true => chain::adopt_checkpoint(device, &copies, law)?,
+        false => chain::adopt(device, &copies, law)?,
+    };
+    // Either copy may have been told of it last.
+    let said = copies.older.iter().map(|older| older.copied).max();
+    let sb = Superblock {
+        copied: sb.copied.max(newest.copied).max(said.unwrap_or_default()),
+        ..sb
+    };
+    let behind = match is_behind && !is_alone {
+        true => Behind::read(device, &sb)?,
+        false => None,
+    };
     Ok(Adopted {
         copies,
         sb,
@@ -90,6 +110,7 @@ fn adopt_on(device: &dyn Device, law: &Law<dyn Rules>) -> Result<Adopted, LogErr
         sides: None,
         by_second: false,
         stale: None,
+        behind,
     })
 }
 
@@ -134,10 +155,31 @@ impl Adopted {
             Some(Place::Second) => return Err(LogError::StaleSecond),
             None => {}
         }
+        let last = self.chain.links.last().map(|link| link.header.ssn);
+        match (&self.behind, self.sb.behind()) {
+            (Some(behind), _) => behind.check(last.unwrap_or_default())?,
+            (None, Some(_)) => return Err(LogError::Alone),
+            (None, None) => {}
+        }
         match self.sb.copy().is_some() && self.sides.is_none() {
             true => Err(LogError::Alone),
             false => Ok(()),
         }
+    }
+
+    /// The copy that is behind, if there is one.
+    pub fn behind(&self) -> Option<Behind> {
+        self.behind
+    }
+
+    /// From now on it is noted what the copy that is behind lacks: nothing so far, if the volume was closed with what it has; else all, as nobody
+    /// knows what was written since. One superblock copy alone cannot tell.
+    pub fn note_changes(&self, device: &dyn Device, law: &Law<dyn Rules>) {
+        let (Some(behind), Some(leads)) = (&self.behind, device.members().first()) else {
+            return;
+        };
+        let is_at = behind.is_at(self.copies.newest.checkpoint.ssn);
+        leads.note_changes(!(is_at && self.copies.are_clean(law)));
     }
 
     /// Writes what the other place lacks of the chain, and of the superblocks behind that, each durable before the next. Segments

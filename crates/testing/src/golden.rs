@@ -66,6 +66,12 @@ pub const COPIED: Golden = Golden {
     make: pair::make_copied,
 };
 
+/// A volume of two devices, of which the second has what the first had some time ago. It was not closed.
+pub const BEHIND: Golden = Golden {
+    name: "behind",
+    make: pair::make_behind,
+};
+
 /// A volume of which a device has left and another one is to ([`joined_with_gap`]).
 pub const GAP: Golden = Golden {
     name: "gap",

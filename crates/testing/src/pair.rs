@@ -7,7 +7,7 @@ use loamfs_device::{
 };
 use loamfs_format::superblock::DeviceKind;
 use loamfs_fs::members::{Candidate, join, join_without};
-use loamfs_fs::{Env, Error, LogError, MkfsOptions, NewDevice, OpenOptions, Volume};
+use loamfs_fs::{CopyKind, Env, Error, LogError, MkfsOptions, NewDevice, OpenOptions, Volume};
 
 use crate::geometry::Geometry;
 use crate::loam::{Loam, check_device, format_env, options_of};
@@ -56,8 +56,8 @@ pub struct Pair {
     pub loam: Loam,
     /// Whether flushes of the second one are forgotten: a fault that must be noticed.
     pub forgets: bool,
-    /// Whether the second one has a copy of the first one.
-    pub copy: bool,
+    /// What copy of the first one the second one has.
+    pub copy: Option<CopyKind>,
 }
 
 impl Pair {
@@ -82,7 +82,7 @@ impl Pair {
 
     /// Bytes of the first one.
     fn cut(&self, size: u64) -> u64 {
-        size / if self.copy { 4 } else { 2 }
+        size / if self.copy.is_some() { 4 } else { 2 }
     }
 
     /// What is wrong with the volume on either device alone.
@@ -160,7 +160,7 @@ impl System for Pair {
         let memory = MemoryDevice::from_image(image.clone()).with_sector_size(geometry.sector);
         let device: Arc<dyn Device> = Arc::new(memory);
         match self.joined(&device) {
-            Ok(joined) if self.copy => {
+            Ok(joined) if self.copy.is_some() => {
                 [check_device(joined.as_ref()), self.alone(&device)].concat()
             }
             Ok(joined) => check_device(joined.as_ref()),

@@ -11,8 +11,8 @@ use loamfs_device::{
 use loamfs_format::superblock::DeviceKind;
 use loamfs_fs::members::{Candidate, join, join_without};
 use loamfs_fs::{
-    Durability, Env, Error, LogError, MkfsOptions, NewDevice, OpenOptions, Purpose, ROOT_INO,
-    Replacing, Volume, mkfs_on, remove_missing,
+    CopyKind, Durability, Env, Error, LogError, MkfsOptions, NewDevice, OpenOptions, Purpose,
+    ROOT_INO, Replacing, Volume, mkfs_on, remove_missing,
 };
 use loamfs_testing::files::{content, get, put};
 use loamfs_testing::without::Without;
@@ -79,7 +79,7 @@ impl Parts {
             kind,
         };
         let options = MkfsOptions {
-            copy: true,
+            copy: Some(CopyKind::Each),
             ..MkfsOptions::default()
         };
         let devices = [new(0, DeviceKind::Fast), new(1, DeviceKind::Slow)];
@@ -695,7 +695,7 @@ fn what_would_leave_a_part_of_the_log_without_a_copy_is_refused() {
         kind: DeviceKind::Slow,
     }];
     let options = MkfsOptions {
-        copy: true,
+        copy: Some(CopyKind::Each),
         ..MkfsOptions::default()
     };
     for refused in [

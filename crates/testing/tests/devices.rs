@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use loamfs_fs::CopyKind;
 use loamfs_testing::campaign::{self, image_after};
 use loamfs_testing::explore::cases::{Case, GEOMETRIES, all_carrying, all_singles, combined, long};
 use loamfs_testing::explore::fleet::{Orders, Outcome, run};
@@ -85,7 +86,28 @@ fn files_that_are_carried_between_devices_survive_crashes() {
 #[test]
 fn a_log_that_stands_twice_is_whole_on_either_device() {
     let twice = Pair {
-        copy: true,
+        copy: Some(CopyKind::Each),
+        ..Pair::default()
+    };
+    let cases: Vec<Case> = (4000..4003).map(|seed| long(seed, 60)).collect();
+    let outcome = explore(&twice, &cases, false);
+    for report in &outcome.reports {
+        println!("{report}");
+    }
+    assert!(outcome.reports.is_empty());
+    assert!(outcome.tally.distinct > 500, "{}", outcome.tally);
+    let case = campaign::Case::of(107, None);
+    let shrinking = Limit::Time(Duration::from_secs(20));
+    if let Err(report) = campaign::run(&twice, &case, 1_000, shrinking) {
+        panic!("{report}");
+    }
+}
+
+/// With a copy that is behind too: either device alone can be read.
+#[test]
+fn a_log_with_a_copy_that_is_behind_is_whole_on_either_device() {
+    let twice = Pair {
+        copy: Some(CopyKind::Behind),
         ..Pair::default()
     };
     let cases: Vec<Case> = (4000..4003).map(|seed| long(seed, 60)).collect();

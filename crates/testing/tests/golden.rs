@@ -22,9 +22,10 @@ use flate2::write::GzEncoder;
 use loamfs_check::{Options, Severity, check};
 use loamfs_device::{Device, Image, MemoryDevice};
 use loamfs_format::BlockKind;
-use loamfs_fs::{Env, OpenOptions, Volume};
+use loamfs_fs::{CopyKind, Env, OpenOptions, Volume};
 use loamfs_testing::golden::{
-    ALL, COPIED, GAP, Golden, LIMITED, Numbers, PAIR, TIERED, dumps, joined_with_gap, listing,
+    ALL, BEHIND, COPIED, GAP, Golden, LIMITED, Numbers, PAIR, TIERED, dumps, joined_with_gap,
+    listing,
 };
 use loamfs_testing::pair::Pair;
 use xxhash_rust::xxh3::xxh3_64;
@@ -62,9 +63,12 @@ fn on(golden: &Golden, device: Arc<dyn Device>) -> Arc<dyn Device> {
         name if [PAIR.name, TIERED.name, LIMITED.name].contains(&name) => {
             Pair::default().joined(&device).unwrap()
         }
-        name if name == COPIED.name => {
+        name if [COPIED.name, BEHIND.name].contains(&name) => {
             let pair = Pair {
-                copy: true,
+                copy: Some(match name == BEHIND.name {
+                    true => CopyKind::Behind,
+                    false => CopyKind::Each,
+                }),
                 ..Pair::default()
             };
             pair.joined(&device).unwrap()
@@ -85,7 +89,8 @@ fn listed(golden: &Golden, image: Image, numbers: Numbers) -> String {
 
 /// The golden volumes, those of several devices among them.
 fn all() -> impl Iterator<Item = Golden> {
-    ALL.into_iter().chain([PAIR, TIERED, LIMITED, COPIED, GAP])
+    ALL.into_iter()
+        .chain([PAIR, TIERED, LIMITED, COPIED, BEHIND, GAP])
 }
 
 /// Compares a kept text with what there is now.

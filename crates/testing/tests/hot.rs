@@ -333,12 +333,14 @@ fn hot_data_yield_to_the_log_and_cost_nobody_room() {
 
 #[test]
 fn a_device_that_stands_twice_gets_no_hot_data() {
-    let options = MkfsOptions {
-        copy: true,
-        ..MkfsOptions::default()
-    };
-    let stand = Stand::made_with(true, &options);
-    stand.warm();
-    assert_eq!(stand.told(), HotInfo::default());
-    assert!(stand.slow_reads() > 100);
+    for kind in [CopyKind::Each, CopyKind::Behind] {
+        let options = MkfsOptions {
+            copy: Some(kind),
+            ..MkfsOptions::default()
+        };
+        let stand = Stand::made_with(true, &options);
+        stand.warm();
+        assert_eq!(stand.told(), HotInfo::default());
+        assert!(stand.slow_reads() > 100);
+    }
 }

@@ -4,7 +4,9 @@ use super::draft::Draft;
 use super::{Options, look};
 use crate::reader::find_superblock;
 use crate::{Problem, Report, Severity};
-use loamfs_device::Device;
+use loamfs_device::{Device, JoinedDevice, Member};
+use loamfs_format::Ssn;
+use std::sync::Arc;
 
 /// Checks a volume in either place of what stands twice. Where one of them is sound the volume is, as a reader takes that; nothing is
 /// planned then, as a scrub writes the other one anew. Of two that are sound one may be older than the other.
@@ -35,6 +37,70 @@ pub(super) fn check(first: &dyn Device, second: &dyn Device, options: &mut Optio
             in_first.finish()
         }
     }
+}
+
+/// The volume as a copy that is behind has it, if there is one, and the device that leads is there too.
+pub(super) fn behind(device: &dyn Device) -> Option<Arc<dyn Device>> {
+    find_superblock(device).ok()?.newest.behind()?;
+    let mut members = device.members().to_vec();
+    let first = members.first_mut()?;
+    let place = first.second_place()?;
+    let alone: Arc<dyn Device> = Arc::new(JoinedDevice::new(vec![place]).ok()?);
+    let len = alone.size();
+    *first = Member::new("the copy", alone, 0, len).at_range(first.range());
+    Some(Arc::new(
+        JoinedDevice::with_gaps(members, device.size()).ok()?,
+    ))
+}
+
+/// Checks a volume, and what a copy of its log has that is behind: the device that leads has what counts.
+pub(super) fn check_behind(
+    device: &dyn Device,
+    copy: &dyn Device,
+    options: &mut Options<'_>,
+) -> Report {
+    let mut found = look(device, options);
+    let [said, named] =
+        [device, copy].map(|it| find_superblock(it).ok().map(|copies| copies.newest));
+    let (copied, checkpoint) = (
+        said.map_or(Ssn(0), |sb| sb.copied),
+        named.map(|sb| sb.checkpoint.ssn),
+    );
+    let last = found.stats().last;
+    match (checkpoint, holders(device, false)) {
+        (Some(checkpoint), Some((leads, device))) if checkpoint < copied => {
+            let (last, durable) = (checkpoint, copied);
+            found.plan_nothing();
+            found.add(Problem::PlaceStale {
+                leads,
+                device,
+                last,
+                durable,
+            });
+        }
+        (Some(checkpoint), Some((leads, _))) if checkpoint > last => {
+            let (device, durable) = (leads, checkpoint);
+            found.plan_nothing();
+            found.add(Problem::PlaceStale {
+                leads,
+                device,
+                last,
+                durable,
+            });
+        }
+        (_, Some((leads, device))) => {
+            let problems = damage(&look(copy, options));
+            if problems > 0 {
+                found.add(Problem::PlaceDamaged {
+                    leads,
+                    device,
+                    problems,
+                });
+            }
+        }
+        (_, None) => {}
+    }
+    found.finish()
 }
 
 /// Problems that a crash does not leave.
@@ -79,6 +145,6 @@ fn holders(device: &dyn Device, is_first: bool) -> Option<(u32, u32)> {
     let copies = find_superblock(device).ok()?;
     let devices = &copies.newest.devices;
     let leads = devices.first().map_or(0, |it| it.device);
-    let holder = devices.iter().find(|it| it.has_copy && !is_first);
+    let holder = devices.iter().find(|it| it.is_second_place() && !is_first);
     Some((leads, holder.map_or(leads, |it| it.device)))
 }

@@ -16,7 +16,7 @@ fn device(sb: &Superblock, entry: &DeviceEntry) -> Box<dyn View> {
     };
     let uuid = hex(&entry.uuid);
     view!(
-        "device {device}{kind}{state}: {fragments} fragments from {from} on, at byte {offset}{uuid}{copy}",
+        "device {device}{kind}{state}: {fragments} fragments from {from} on, at byte {offset}{uuid}{copy}{behind}",
         device = entry.device,
         kind = said(entry.kind.name(), format!(", {}", entry.kind.name())),
         state = match entry.state {
@@ -28,6 +28,7 @@ fn device(sb: &Superblock, entry: &DeviceEntry) -> Box<dyn View> {
         offset = entry.offset,
         uuid = said(&uuid, format!(" of uuid {uuid}")),
         copy = mark(entry.has_copy, ", and a copy of the first one"),
+        behind = mark(entry.is_behind, ", and an older copy of the first one"),
     )
 }
 

@@ -5,7 +5,7 @@
 use super::Io;
 use super::look::{self, Look};
 use super::summary::{Link, continues, records, summary};
-use super::superblocks::Copies;
+use super::superblocks::{Copies, stands_in};
 use crate::CheckError;
 use loamfs_device::{Buffer, DeviceError};
 use loamfs_format::ifile::INODE_BLOCK_MAX;
@@ -54,6 +54,12 @@ pub struct LostSegments {
 /// Reads the chain from the newest superblock copy that leads to one.
 pub(crate) fn read(io: &Io<'_>, copies: &Copies) -> Result<Chain, CheckError> {
     let newest = &copies.newest;
+    if stands_in(io.device, newest) {
+        return read_alone(io, newest).or_else(|error| {
+            let older = copies.older.as_ref().ok_or_else(|| error.clone())?;
+            read_alone(io, older).map_err(|_| error)
+        });
+    }
     let mut named = newest.durable.max(newest.checkpoint.ssn);
     if let Some(older) = &copies.older {
         named = named.max(older.durable).max(older.checkpoint.ssn);
@@ -62,6 +68,20 @@ pub(crate) fn read(io: &Io<'_>, copies: &Copies) -> Result<Chain, CheckError> {
     read_from(io, newest, named, clean).or_else(|error| {
         let older = copies.older.as_ref().ok_or_else(|| error.clone())?;
         read_from(io, older, named, false).map_err(|_| error)
+    })
+}
+
+/// The checkpoint that a superblock names, and nothing behind it: of a copy that is behind that may be a half of a later one.
+fn read_alone(io: &Io<'_>, sb: &Superblock) -> Result<Chain, CheckError> {
+    let mut healed = Vec::new();
+    let link = checkpoint(io, sb, &mut healed)?;
+    Ok(Chain {
+        durable: link.header.ssn,
+        links: vec![link],
+        base: 0,
+        dropped: 0,
+        healed,
+        lost: None,
     })
 }
 

@@ -158,6 +158,16 @@ fn names(copy: &Superblock, entry: &DeviceEntry, newest: &Superblock) -> bool {
         && copy.devices == newest.devices
 }
 
+/// Whether what leads is a copy that is behind, in the place of a device that is missing.
+pub(crate) fn stands_in(device: &dyn Device, sb: &Superblock) -> bool {
+    let Some((_, at)) = sb.behind() else {
+        return false;
+    };
+    let below = device.members().first().map(Member::device);
+    let below = below.and_then(|below| below.members().first());
+    below.is_some_and(|place| place.offset() == at)
+}
+
 type Probe = (u64, Result<Superblock, CheckError>);
 
 /// The copy that names the highest checkpoint, of those that stand at the volume's two places (FORMAT.md, "Superblock").

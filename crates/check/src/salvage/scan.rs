@@ -346,6 +346,8 @@ fn superblock(
     let most = (1u64 << 48) / frag;
     let total_frags = (device.size() / frag).max(found.end).min(most);
     Superblock {
+        copied: Ssn(0),
+        copied_at: 0,
         uuid,
         membership_epoch: 0,
         device: 0,

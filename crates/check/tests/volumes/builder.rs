@@ -108,6 +108,8 @@ impl Builder {
             checkpoint_nodes_max: 2048,
         };
         let sb = Superblock {
+            copied: Ssn(0),
+            copied_at: 0,
             uuid: UUID,
             membership_epoch: 1,
             device: 0,

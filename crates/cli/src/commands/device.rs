@@ -11,14 +11,14 @@ use loamfs_console::size::human;
 use loamfs_device::{Device, FileDevice, FileOptions, Mode};
 use loamfs_format::superblock::DeviceKind;
 use loamfs_fs::members::{Candidate, has_left, join, wipe};
-use loamfs_fs::{Env, LogError, OpenOptions, Purpose, Volume};
+use loamfs_fs::{CopyKind, Env, LogError, OpenOptions, Purpose, Volume};
 use loamfs_fuse::MountEntry;
 use serde_json::{Value, json};
 
 mod copying;
 mod missing;
 
-use super::mkfs::refuse_mounted;
+use super::mkfs::{Copies, refuse_mounted};
 use super::{changing, info};
 use crate::candidates::mounted;
 use crate::failure::{Failure, Kind};
@@ -47,7 +47,7 @@ enum Action {
     Remove,
     /// Add the second device, and remove the first one.
     Replace,
-    /// Have what the fast device holds stand on another one too (`each`), or not (`none`).
+    /// Have what the fast device holds stand on another one too (`each`), as it was some time ago (`behind`), or not (`none`).
     Copy,
 }
 
@@ -68,6 +68,8 @@ Examples:
       More room, and what the fast device holds stands on /dev/sdc too: losing either loses nothing of it.
   loamfs device copy /mnt none
       It is to stand on the fast device alone, so that syncs are as fast as that. The room stays: `each` makes it anew.
+  loamfs device copy /mnt behind
+      Syncs are as fast, and another device has all that the fast one had some time ago, half a minute at most while programs write.
   loamfs device remove --missing /dev/sda
       What would be lost without the device that is not there any more; with --force it is given up.
   loamfs device replace --missing /dev/sda /dev/nvme1n1p3
@@ -87,16 +89,17 @@ pub struct DeviceArgs {
     /// A device or image file of the volume, or the directory on which it is mounted.
     #[arg(add = ArgValueCompleter::new(mounted))]
     volume: PathBuf,
-    /// The device to add or remove, which may be given by its number; to replace, the old one and the new one; to copy, `each` or `none`.
+    /// The device to add or remove, which may be given by its number; to replace, the old one and the new one; to copy, `each`, `behind` or
+    /// `none`.
     #[arg(value_name = "DEVICE")]
     devices: Vec<PathBuf>,
     /// The new device is for the log and small files. It is the only copy of what is there. Default: as what it replaces.
     #[arg(long)]
     fast: bool,
     /// The new device has room for a copy of what the fast device holds, beside its own bytes, and gets it. A sync waits for both from then
-    /// on.
-    #[arg(long, conflicts_with = "fast")]
-    copy: bool,
+    /// on; with `--copy=behind` for the fast one alone, and the copy is renewed now and then.
+    #[arg(long, value_name = "HOW", conflicts_with = "fast", num_args = 0..=1, require_equals = true, default_missing_value = "each")]
+    copy: Option<Copies>,
     /// Overwrite what the new device seems to hold; with --missing, give up what stood on it.
     #[arg(long, short)]
     force: bool,
@@ -128,8 +131,8 @@ impl DeviceArgs {
                     Some(entry) => self.add_mounted(&entry, new, purpose)?,
                     None => self.add(&info::report(&self.volume)?, new, purpose)?,
                 };
-                if self.copy {
-                    self.make_copy(true, &self.named_with(new))?;
+                if let Some(copy) = self.copy {
+                    self.make_copy(Some(copy.kind()), &self.named_with(new))?;
                 }
                 self.say(&format!("added {}", shown_path(new)), sizes)
             }
@@ -143,15 +146,16 @@ impl DeviceArgs {
                 self.say(&format!("removed {}", shown_path(old)), sizes)
             }
             (Action::Replace, [old, new]) => self.replace(old, new),
-            (Action::Copy, [how]) if how.as_os_str() == "each" => self.set_copy(true),
-            (Action::Copy, [how]) if how.as_os_str() == "none" => self.set_copy(false),
+            (Action::Copy, [how]) if named_copy(how).is_some() => {
+                self.set_copy(named_copy(how).flatten())
+            }
             (action, _) => {
                 let words = match action {
                     Action::List => "`list` takes the volume alone",
                     Action::Add => "name the volume, and the device to add",
                     Action::Remove => "name the volume, and the device to remove",
                     Action::Replace => "name the volume, the old device and the new one",
-                    Action::Copy => "name the volume, and `each` or `none`",
+                    Action::Copy => "name the volume, and `each`, `behind` or `none`",
                 };
                 Err(Failure::usage(words))
             }
@@ -176,7 +180,7 @@ impl DeviceArgs {
                 "--fast and --force are for a device that is added",
             ));
         }
-        if self.copy && self.action != Action::Add {
+        if self.copy.is_some() && self.action != Action::Add {
             return Err(Failure::usage(
                 "--copy goes with `add` alone; `loamfs device copy VOLUME each` makes a copy where there is room",
             ));
@@ -213,7 +217,7 @@ impl DeviceArgs {
         let device = report.device_numbered(number);
         let purpose = self.purpose(device.as_ref());
         // Before the other one joins.
-        if device.is_some_and(|device| device["has_copy"] == true) {
+        if device.is_some_and(|device| device["has_copy"] == true || device["is_behind"] == true) {
             return Err(Failure::usage(format!(
                 "{} has the copy of what the fast device holds; give that up first, by `loamfs device copy VOLUME none`",
                 shown_path(old)
@@ -254,7 +258,7 @@ impl DeviceArgs {
         let was_fast = old.is_some_and(|old| old["kind"] == DeviceKind::Fast.name());
         match self.fast || was_fast {
             true => Purpose::Fast,
-            false if self.copy => Purpose::Copy,
+            false if self.copy.is_some() => Purpose::Copy,
             false => Purpose::Slow,
         }
     }
@@ -432,6 +436,11 @@ fn empty(volume: &Volume, number: u32) -> Result<(), loamfs_fs::Error> {
     });
     bar.finish();
     emptied.map(drop)
+}
+
+/// A copy that is named, or none.
+fn named_copy(how: &Path) -> Option<Option<CopyKind>> {
+    how.to_str().and_then(control::copy_named)
 }
 
 fn same_file(one: &Path, other: &Path) -> bool {

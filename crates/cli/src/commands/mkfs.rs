@@ -12,7 +12,7 @@ use loamfs_device::{Device, DeviceError, FileDevice, FileOptions, Mode};
 use loamfs_format::superblock::{DeviceKind, DiskFigures, UNIT_SIZE};
 use loamfs_format::text::lacking;
 use loamfs_fs::types::SetAttr;
-use loamfs_fs::{Env, Error, MkfsOptions, NewDevice, OpenOptions, ROOT_INO, Volume};
+use loamfs_fs::{CopyKind, Env, Error, MkfsOptions, NewDevice, OpenOptions, ROOT_INO, Volume};
 use rustix::process::{getegid, geteuid};
 
 use super::label;
@@ -90,8 +90,9 @@ pub struct MkfsArgs {
     /// there: without it the volume is lost, unless --copy is given.
     #[arg(long, value_name = "DEVICE")]
     fast: Vec<PathBuf>,
-    /// Where what the fast device holds stands a second time: `each`, on the largest of the others, which gives as much room for it.
-    /// A sync waits for both, and losing either loses nothing of it.
+    /// How what the fast device holds stands a second time, on the largest of the others, which gives as much room for it. With `each` a sync waits
+    /// for both, and losing either loses nothing of it. With `behind` a sync waits for the fast one alone, and the other one has a whole state of
+    /// some time ago, half a minute while the volume is mounted.
     #[arg(long, value_name = "HOW")]
     copy: Option<Copies>,
     /// The device or image file; several make one volume, of which each is needed.
@@ -101,9 +102,21 @@ pub struct MkfsArgs {
 
 /// How a second copy of the log is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Copies {
+pub(super) enum Copies {
     /// All goes to both.
     Each,
+    /// The copy is renewed now and then.
+    Behind,
+}
+
+impl Copies {
+    /// What the library calls it.
+    pub(super) const fn kind(self) -> CopyKind {
+        match self {
+            Self::Each => CopyKind::Each,
+            Self::Behind => CopyKind::Behind,
+        }
+    }
 }
 
 impl MkfsArgs {
@@ -160,7 +173,7 @@ impl MkfsArgs {
             group_size: self.group_size,
             avg_file_size: self.avg_file_size.unwrap_or(default.avg_file_size),
             files_per_dir: self.files_per_dir.unwrap_or(default.files_per_dir),
-            copy: self.copy == Some(Copies::Each),
+            copy: self.copy.map(Copies::kind),
             disk: self.disk,
             uuid: self.uuid.map(uuid::Uuid::into_bytes),
             ..default

@@ -28,7 +28,7 @@
 //! - `leave DEVICE`: `progress DONE TOTAL` now and then, in MiB; the daemon ends when the device is empty, and the next one takes it
 //!   out; it goes on if the client hangs up;
 //! - `stay DEVICE`: `done` when a device does not leave any more;
-//! - `copy each`, `copy none`: `progress DONE TOTAL` now and then, in MiB; `done` when what the leading device holds stands twice, or once;
+//! - `copy each`, `copy behind`, `copy none`: `progress DONE TOTAL` now and then, in MiB; `done` when what the leading device holds stands twice, or once;
 //!   a copy that is not whole is given up if the client hangs up;
 //! - `change WORDS`, of [`super::change`], with the descriptor of a device that is to join: the same, and the next one changes the
 //!   devices first;
@@ -45,7 +45,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use loamfs_fs::{AtimeRule, AtimeWhen, Placement, Tiering};
+use loamfs_fs::{AtimeRule, AtimeWhen, CopyKind, Placement, Tiering};
 use loamfs_fuse::{MountEntry, is_dead};
 
 use super::change::Change;
@@ -121,12 +121,31 @@ pub enum Request {
     Leave(u32),
     /// Take that back.
     Stay(u32),
-    /// Have what the leading device holds stand twice, or once.
-    Copy(bool),
+    /// Have what the leading device holds stand twice in this way, or once.
+    Copy(Option<CopyKind>),
     /// Move what stands behind so many bytes, and make way for one that makes the volume so small.
     Shrink(u64),
     /// Make way for one that changes the devices.
     Change(Change),
+}
+
+/// How what the leading device holds may stand a second time, or not, as people call it.
+const COPIES: [(&str, Option<CopyKind>); 3] = [
+    ("each", Some(CopyKind::Each)),
+    ("behind", Some(CopyKind::Behind)),
+    ("none", None),
+];
+
+/// What people call that.
+pub fn copy_word(copy: Option<CopyKind>) -> &'static str {
+    let found = COPIES.into_iter().find(|(_, known)| *known == copy);
+    found.map_or("none", |(word, _)| word)
+}
+
+/// What people call so.
+pub fn copy_named(word: &str) -> Option<Option<CopyKind>> {
+    let found = COPIES.into_iter().find(|(known, _)| *known == word);
+    found.map(|(_, copy)| copy)
 }
 
 /// The names of the rules for access times.
@@ -162,8 +181,7 @@ impl Request {
             Self::Upgrade => "upgrade".to_owned(),
             Self::Leave(device) => format!("leave {device}"),
             Self::Stay(device) => format!("stay {device}"),
-            Self::Copy(true) => "copy each".to_owned(),
-            Self::Copy(false) => "copy none".to_owned(),
+            Self::Copy(copy) => format!("copy {}", copy_word(*copy)),
             Self::Shrink(bytes) => format!("shrink {bytes}"),
             Self::Change(change) => format!("change {}", change.words()),
             Self::Atime(rule) => {
@@ -226,11 +244,7 @@ impl Request {
             "upgrade" => Self::Upgrade,
             "leave" => Self::Leave(rest.parse().ok()?),
             "stay" => Self::Stay(rest.parse().ok()?),
-            "copy" => match rest {
-                "each" => Self::Copy(true),
-                "none" => Self::Copy(false),
-                _ => return None,
-            },
+            "copy" => Self::Copy(copy_named(rest)?),
             "shrink" => Self::Shrink(rest.parse().ok()?),
             "change" => Self::Change(Change::parse(rest)?),
             "atime" => {
@@ -755,8 +769,9 @@ mod tests {
             Request::Thaw,
             Request::Upgrade,
             Request::Change(Change::Add(Purpose::Fast)),
-            Request::Copy(true),
-            Request::Copy(false),
+            Request::Copy(Some(CopyKind::Each)),
+            Request::Copy(Some(CopyKind::Behind)),
+            Request::Copy(None),
             Request::Leave(3),
             Request::Shrink(1 << 30),
             Request::Stay(0),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use loamfs_format::Ino;
 use loamfs_format::text::shown;
-use loamfs_fs::{Arranged, Arranging, Cleaned, OpenOptions, Trimmed, Volume};
+use loamfs_fs::{Arranged, Arranging, Cleaned, CopyKind, OpenOptions, Trimmed, Volume};
 use loamfs_fuse::Tallies;
 
 use serde_json::Value;
@@ -124,7 +124,7 @@ impl Answers for ControlHandler {
                 self.state.emptier().start();
                 stays?
             }
-            Request::Copy(each) => self.copy(&volume, *each, out)?,
+            Request::Copy(copy) => self.copy(&volume, *copy, out)?,
             Request::Shrink(bytes) => self.shrink(&volume, *bytes, out)?,
             Request::Change(change) => {
                 (self.make_way)(&volume, Succession::Change(*change, descriptors))?;
@@ -233,12 +233,13 @@ impl ControlHandler {
     }
 
     /// Makes a copy of what the leading device holds, as long as the client listens; or gives it up.
-    fn copy(&self, volume: &Volume, each: bool, out: &mut dyn Write) -> Result<String, String> {
-        let copying = volume.upkeep().copying();
-        let copied = match each {
-            true => copying.make(left_told(out)).map(drop),
-            false => copying.give_up(),
-        };
+    fn copy(
+        &self,
+        volume: &Volume,
+        copy: Option<CopyKind>,
+        out: &mut dyn Write,
+    ) -> Result<String, String> {
+        let copied = volume.upkeep().copying().set(copy, left_told(out));
         copied
             .map(|()| "done".to_owned())
             .map_err(|error| self.sentence(&error))

@@ -14,6 +14,8 @@ pub const DEVICE_OFFSET_MAX: u64 = 1 << 48;
 
 /// Bit of an entry's `copy`: the copy of the leading device is there.
 const COPY: u8 = 1;
+/// The same: an older checkpoint of it is.
+const BEHIND: u8 = 2;
 
 /// What a device of several is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -90,9 +92,16 @@ pub struct DeviceEntry {
     pub offset: u64,
     /// Whether the bytes of the leading device stand here once more, right before `offset`.
     pub has_copy: bool,
+    /// Whether they stand here as an older checkpoint needs them.
+    pub is_behind: bool,
 }
 
 impl DeviceEntry {
+    /// Whether the bytes of the leading device have their second place here, alike or behind.
+    pub const fn is_second_place(&self) -> bool {
+        self.has_copy || self.is_behind
+    }
+
     /// The fragments that it holds.
     pub const fn extent(&self) -> Extent {
         Extent::new(self.addr, self.frags)
@@ -157,7 +166,7 @@ impl RawMember {
             device: U32::new(entry.device),
             kind: entry.kind as u8,
             state: entry.state as u8,
-            copy: u8::from(entry.has_copy),
+            copy: (u8::from(entry.has_copy) * COPY) | (u8::from(entry.is_behind) * BEHIND),
             reserved: 0,
         }
     }
@@ -172,6 +181,7 @@ impl RawMember {
             device: self.device.get(),
             offset: self.offset.get(),
             has_copy: self.copy & COPY != 0,
+            is_behind: self.copy & BEHIND != 0,
         })
     }
 }
@@ -224,13 +234,14 @@ pub(super) fn fit(devices: &[DeviceEntry], geometry: &Geometry) -> bool {
         }
         free_from = end;
     }
-    let copies = devices.iter().filter(|device| device.has_copy).count();
-    free_from <= geometry.total_frags && copies <= 1 && !devices.first().is_some_and(|d| d.has_copy)
+    let copies = |device: &DeviceEntry| u32::from(device.has_copy) + u32::from(device.is_behind);
+    let all: u32 = devices.iter().map(copies).sum();
+    free_from <= geometry.total_frags && all <= 1 && devices.first().map_or(0, copies) == 0
 }
 
 /// Bytes of the copy of the leading device that a device has.
 fn copy_bytes(device: &DeviceEntry, devices: &[DeviceEntry], geometry: &Geometry) -> u64 {
-    let first = devices.first().filter(|_| device.has_copy);
+    let first = devices.first().filter(|_| device.is_second_place());
     first.map_or(0, |first| {
         let fragment = u64::from(geometry.fragment_size);
         first.frags.saturating_mul(fragment)
@@ -276,10 +287,27 @@ impl Superblock {
 
     /// The device on which what the leading one holds stands once more, and from which byte of it on.
     pub fn copy(&self) -> Option<(&DeviceEntry, u64)> {
-        let held = self.bytes_of(self.devices.first()?);
         let entry = self.devices.iter().find(|device| device.has_copy)?;
-        let at = entry.offset.checked_sub(held.end - held.start)?;
+        let at = self.before(entry)?;
         self.may_have_copy().then_some((entry, at))
+    }
+
+    /// The device on which an older checkpoint of what the leading one holds stands, and from which byte of it on.
+    pub fn behind(&self) -> Option<(&DeviceEntry, u64)> {
+        let entry = self.devices.iter().find(|device| device.is_behind)?;
+        let at = self.before(entry)?;
+        self.may_be_behind().then_some((entry, at))
+    }
+
+    /// The second place of what the leading device holds, whether that is alike or behind.
+    pub fn second_place(&self) -> Option<(&DeviceEntry, u64)> {
+        self.copy().or_else(|| self.behind())
+    }
+
+    /// Where as many bytes as the leading device holds begin, which end where those of another one do.
+    fn before(&self, entry: &DeviceEntry) -> Option<u64> {
+        let held = self.bytes_of(self.devices.first()?);
+        entry.offset.checked_sub(held.end - held.start)
     }
 
     /// The device that has the copy, or before whose bytes there is room for one, and from which byte of it on. Only what one fast
@@ -288,8 +316,8 @@ impl Superblock {
         let is_fast = |it: &&DeviceEntry| it.kind == DeviceKind::Fast;
         let first = self.devices.first()?;
         let lead_alone = self.devices.iter().filter(is_fast).count() == 1 && is_fast(&first);
-        if self.copy().is_some() || !lead_alone {
-            return self.copy();
+        if self.second_place().is_some() || !lead_alone {
+            return self.second_place();
         }
         let held = self.bytes_of(first);
         let need = held.end - held.start;

@@ -73,6 +73,8 @@ pub const RO_COMPATIBLE_TIER: u64 = 16;
 pub const RO_COMPATIBLE_COPY: u64 = 32;
 /// Read-only compatible feature: what directories say of that may be a size ([`crate::inode::Limit`]).
 pub const RO_COMPATIBLE_LIMIT: u64 = 64;
+/// Read-only compatible feature: another device may have an older checkpoint of what the leading one holds ([`Superblock::behind`]).
+pub const RO_COMPATIBLE_BEHIND: u64 = 128;
 /// Read-only compatible features that this code knows.
 pub const RO_COMPATIBLE_KNOWN: u64 = RO_COMPATIBLE_ALL_LOG
     | RO_COMPATIBLE_PLACES
@@ -80,7 +82,8 @@ pub const RO_COMPATIBLE_KNOWN: u64 = RO_COMPATIBLE_ALL_LOG
     | RO_COMPATIBLE_PLACEMENT
     | RO_COMPATIBLE_TIER
     | RO_COMPATIBLE_COPY
-    | RO_COMPATIBLE_LIMIT;
+    | RO_COMPATIBLE_LIMIT
+    | RO_COMPATIBLE_BEHIND;
 
 impl Superblock {
     /// What a program must know of the volume.
@@ -149,6 +152,11 @@ impl Superblock {
     /// Whether what the leading device holds may stand a second time.
     pub const fn may_have_copy(&self) -> bool {
         self.ro_compatible & RO_COMPATIBLE_COPY != 0
+    }
+
+    /// Whether another device may have an older checkpoint of what the leading one holds.
+    pub const fn may_be_behind(&self) -> bool {
+        self.ro_compatible & RO_COMPATIBLE_BEHIND != 0
     }
 
     /// Checks that this code may write to the volume.

@@ -39,6 +39,8 @@ fn sample() -> Superblock {
         disk: None,
         scrub: ScrubMark::default(),
         log_key: [9; 16],
+        copied: Ssn(0),
+        copied_at: 0,
         durable: Ssn(7),
         clean: true,
     }
@@ -258,6 +260,36 @@ fn the_copy_of_the_leading_device_ends_where_what_its_holder_counts_begins() {
             sb.devices[0].has_copy = true;
             sb.devices[1].has_copy = false;
         },
+    ];
+    for change in changes {
+        let mut wrong = sb.clone();
+        change(&mut wrong);
+        assert!(Superblock::decode(&wrong.encode()[..]).is_err());
+    }
+}
+
+#[test]
+fn an_older_checkpoint_of_the_leading_device_has_the_same_place() {
+    let mut sb = on_two();
+    let len = sb.bytes_of(&sb.devices[0]).end;
+    sb.devices[1].is_behind = true;
+    sb.devices[1].offset = (16 << 20) + len;
+    (sb.copied, sb.copied_at) = (Ssn(5), -7);
+    let plain = Superblock::decode(&sb.encode()[..]).unwrap();
+    assert_eq!((plain.behind(), plain.copied), (None, Ssn(0)));
+    sb.ro_compatible |= RO_COMPATIBLE_BEHIND;
+    let decoded = Superblock::decode(&sb.encode()[..]).unwrap();
+    assert_eq!(decoded, sb);
+    let place = Some((&sb.devices[1], 16 << 20));
+    assert_eq!((decoded.behind(), decoded.copy()), (place, None));
+    assert_eq!(decoded.place_for_copy(), place);
+    // Not both kinds, nor too little room.
+    let changes: [fn(&mut Superblock); 2] = [
+        |sb| {
+            sb.devices[1].has_copy = true;
+            sb.ro_compatible |= RO_COMPATIBLE_COPY;
+        },
+        |sb| sb.devices[1].offset = 16 << 20,
     ];
     for change in changes {
         let mut wrong = sb.clone();

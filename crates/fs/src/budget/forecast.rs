@@ -363,7 +363,13 @@ impl Budget<'_> {
         let tail = self.log.tail().ssn;
         let before = Ssn(tail.0.saturating_sub(1));
         let named = |checkpoint: Option<Ssn>| checkpoint >= Some(before);
-        self.pending.since().is_none() && self.checkpoints.named().into_iter().all(named)
+        let is_copied = self
+            .checkpoints
+            .copied()
+            .is_none_or(|copied| copied >= before);
+        self.pending.since().is_none()
+            && is_copied
+            && self.checkpoints.named().into_iter().all(named)
     }
 
     /// Whether the log lives on its reserve: whether it has less room than half the reserve, besides what is dirty and the two checkpoints, where data

@@ -59,9 +59,12 @@ impl Releasing<'_> {
             .env
             .law()
             .both_name(checkpoints.named(), checkpoints.last().ssn);
+        let copied = checkpoints.copied();
+        let both = self.env.law().released_up_to(both, copied);
         self.reclaim.forget_room();
         let newest = self.checkpoints.newest_named();
         let recorded = self.env.law().freed_up_to(self.log.recorded(), newest);
+        let recorded = self.env.law().released_up_to(recorded, copied);
         // Nobody settles over what is used again (rule 7).
         let (law, writeback) = (self.env.law(), &self.writeback);
         let busy = |range: Range<FragAddr>| {

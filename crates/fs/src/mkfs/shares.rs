@@ -3,6 +3,7 @@
 use super::{MkfsOptions, geometry, options};
 use crate::env::Random;
 use crate::error::Error;
+use crate::types::CopyKind;
 use loamfs_device::Device;
 use loamfs_format::FragAddr;
 use loamfs_format::superblock::{
@@ -52,14 +53,16 @@ pub(super) fn divide(
     let rough = geometry(raw, o)?;
     let group = rough.byte_offset(FragAddr(rough.group_frags));
     let holder = match o.copy {
-        true => Some(holder(devices)?),
-        false => None,
+        Some(kind) => Some((holder(devices)?, kind)),
+        None => None,
     };
     let first = devices[0].device.size() / group;
     // What is on each before its own bytes.
     let before = |index: usize| match index {
         0 => 0,
-        _ if Some(index) == holder => lead_in + first.saturating_mul(group),
+        _ if holder.is_some_and(|(holder, _)| holder == index) => {
+            lead_in + first.saturating_mul(group)
+        }
         _ => lead_in,
     };
     let whole = sizes.enumerate();
@@ -95,7 +98,8 @@ pub(super) fn divide(
             device: index as u32,
             offset: before(index),
             state: DeviceState::Present,
-            has_copy: Some(index) == holder,
+            has_copy: holder == Some((index, CopyKind::Each)),
+            is_behind: holder == Some((index, CopyKind::Behind)),
         };
         addr += frags;
         entry
@@ -116,5 +120,5 @@ fn holder(devices: &[NewDevice]) -> Result<usize, Error> {
 
 /// Why a volume has no copy of its log.
 pub(super) fn no_copy() -> Error {
-    options("--copy each is for a volume of one fast device and others; name one by --fast")
+    options("--copy is for a volume of one fast device and others; name one by --fast")
 }

@@ -70,7 +70,10 @@ impl Core {
             images_max: most.min(in_memory as usize),
             when: self.env.config().settles,
             law: self.env.law(),
-            durable: self.log.durable(),
+            durable: self
+                .env
+                .law()
+                .settles_up_to(self.log.durable(), self.checkpoints.copied()),
             map: self.maps.lazy_map(),
             writeback: &mut self.writeback,
         }

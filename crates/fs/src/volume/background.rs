@@ -61,6 +61,9 @@ impl Upkeep<'_> {
         sealer.give_back()?;
         sealer.warm();
         drop(sealer);
+        if let Err(error) = engine.renew_in_time() {
+            tracing::error!(%error, "the copy of the log that is behind cannot be renewed");
+        }
         engine.empty_in_idle_time();
         if idle && !settles {
             self.former().form_in_idle_time();
@@ -234,7 +237,8 @@ impl Sealer<'_> {
     /// In idle times checkpoints give back what waits for them, if it is much: after many files were removed it is a large
     /// part of the maps. The first lets go of it, the second makes it free, and so it is with what these two left behind.
     fn give_back(&self) -> Result<(), Error> {
-        if self.core().budget().is_settled() {
+        // What waits for a copy a checkpoint does not give back.
+        if self.core().budget().is_settled() || self.core().is_behind() {
             return Ok(());
         }
         for _ in 0..GIVE_BACK_ROUNDS {

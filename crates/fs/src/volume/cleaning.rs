@@ -308,10 +308,11 @@ impl Sealer<'_> {
         Ok(unseen)
     }
 
-    /// A segment that says that everything is durable lets what was freed be reused.
+    /// A segment that says that everything is durable lets what was freed be reused, once each copy of the log has it.
     pub(super) fn say_reusable(&self) -> Result<(), Error> {
         self.commit_shown(true, Durability::Durable)?;
-        self.checkpoint_if_due()
+        self.checkpoint_if_due()?;
+        self.renew()
     }
 
     /// Commits what the mover made dirty without waiting for large files' data that others wrote, if it moved none.

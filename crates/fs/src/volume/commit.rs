@@ -201,9 +201,12 @@ impl Sealer<'_> {
 
     pub(super) fn checkpoint_if_due(&self) -> Result<(), Error> {
         if self.core().budget().forecast().checkpoint_due() {
-            self.checkpoint(End::Open)
-        } else {
-            Ok(())
+            self.checkpoint(End::Open)?;
+        }
+        let many = self.core().has_many_held();
+        match many {
+            true => self.renew(),
+            false => Ok(()),
         }
     }
 
@@ -211,7 +214,12 @@ impl Sealer<'_> {
     /// nothing is held back but what the second supersedes.
     pub(super) fn name_in_both(&self) -> Result<(), Error> {
         self.checkpoint(End::Open)?;
-        self.checkpoint(End::Open)
+        let is_behind = self.core().is_behind();
+        match is_behind {
+            // What waits for both waits for a copy too.
+            true => self.renew(),
+            false => self.checkpoint(End::Open),
+        }
     }
 
     /// Writes a checkpoint and the superblock that names it (rules 5 and 9).
@@ -238,9 +246,14 @@ impl Sealer<'_> {
 
     /// Writes the superblock copy that does not hold the newest checkpoint, and flushes it.
     pub(super) fn name_checkpoint(&self, end: End) -> Result<(), Error> {
+        self.core().access.check()?;
+        self.write_superblock(end)
+    }
+
+    /// The same, also of a volume that was closed.
+    pub(super) fn write_superblock(&self, end: End) -> Result<(), Error> {
         let (mut sb, named, base) = {
             let core = self.core();
-            core.access.check()?;
             let sb = Superblock {
                 durable: core.log.durable(),
                 clean: end == End::Closed && core.log.tail().ssn == core.checkpoints.last().ssn,

@@ -4,10 +4,15 @@
 //! superblocks say so, and no sooner. It goes the other way round: they say that there is none, and then one place is written. A crash in
 //! between leaves a volume with a copy that has everything, or without one.
 
+use super::commit::End;
 use super::{Sealer, Upkeep};
+use crate::core::Core;
 use crate::error::Error;
 use crate::law;
+use crate::types::CopyKind;
 use loamfs_device::Member;
+use loamfs_format::superblock::Superblock;
+use loamfs_log::behind;
 
 /// Bytes that are copied at once: who writes to the leading device waits for that.
 const STEP: u64 = 1 << 20;
@@ -30,7 +35,7 @@ impl Copying<'_> {
     /// # Errors
     /// [`Error::Options`] in words for the user: there is no room, or it is no volume for a copy; the device's.
     pub fn make(&self, mut tell: impl FnMut(u64) -> bool) -> Result<bool, Error> {
-        let Some(holder) = self.holder()? else {
+        let Some(holder) = self.holder(CopyKind::Each)? else {
             return Ok(true);
         };
         let made = self.fill(holder, &mut tell);
@@ -43,6 +48,37 @@ impl Copying<'_> {
         made
     }
 
+    /// Makes one that is behind, and returns when it has a whole checkpoint, and all superblocks say so. A sync waits for the first place alone, and
+    /// [`Upkeep::tick`] renews the copy. `tell` is told as by [`Copying::make`].
+    ///
+    /// # Errors
+    /// As for [`Copying::make`].
+    pub fn make_behind(&self, mut tell: impl FnMut(u64) -> bool) -> Result<bool, Error> {
+        let Some(holder) = self.holder(CopyKind::Behind)? else {
+            return Ok(true);
+        };
+        let made = self.fill_behind(holder, &mut tell);
+        if !matches!(made, Ok(true)) {
+            let _sealer = self.0.engine().sealer();
+            if self.0.core().sb.behind().is_none() {
+                self.0.engine().forget_copied();
+            }
+        }
+        made
+    }
+
+    /// Makes one of this kind, or gives up that which there is.
+    ///
+    /// # Errors
+    /// As for [`Copying::make`] and [`Copying::give_up`].
+    pub fn set(&self, copy: Option<CopyKind>, tell: impl FnMut(u64) -> bool) -> Result<(), Error> {
+        match copy {
+            Some(CopyKind::Each) => self.make(tell).map(drop),
+            Some(CopyKind::Behind) => self.make_behind(tell).map(drop),
+            None => self.give_up(),
+        }
+    }
+
     /// Gives it up. When this returns all superblocks say that there is none; its room is kept.
     ///
     /// # Errors
@@ -52,26 +88,81 @@ impl Copying<'_> {
         let is_there = {
             let core = self.0.core();
             core.access.check()?;
-            core.sb.copy().is_some()
+            core.sb.second_place().is_some()
         };
         if is_there {
             sealer.say_copy(None)?;
         }
         self.leading().map(Member::forget_copy);
+        self.0.engine().forget_copied();
         Ok(())
     }
 
-    /// The device that is to have it; `None` if one has.
-    fn holder(&self) -> Result<Option<u32>, Error> {
+    /// The device that is to have one of this kind; `None` if one has.
+    fn holder(&self, kind: CopyKind) -> Result<Option<u32>, Error> {
         let core = self.0.core();
         core.access.check()?;
-        match (core.sb.copy(), core.sb.place_for_copy()) {
-            (Some(_), _) => Ok(None),
-            (None, Some((entry, _))) => Ok(Some(entry.device)),
-            (None, None) => Err(Error::Options(
-                "no device has room for a copy: a volume of one fast device and others gets it by `loamfs device add --copy`".into(),
-            )),
+        let (there, other) = match kind {
+            CopyKind::Each => (core.sb.copy(), core.sb.behind()),
+            CopyKind::Behind => (core.sb.behind(), core.sb.copy()),
+        };
+        let refuse = |text: &str| Err(Error::Options(text.into()));
+        match (there, other, core.sb.place_for_copy()) {
+            (Some(_), ..) => Ok(None),
+            (None, Some(_), _) => refuse(
+                "there is a copy of the other kind; give that up first, by `loamfs device copy VOLUME none`",
+            ),
+            (None, None, Some((entry, _))) => Ok(Some(entry.device)),
+            (None, None, None) => refuse(
+                "no device has room for a copy: a volume of one fast device and others gets it by `loamfs device add --copy`",
+            ),
         }
+    }
+
+    fn fill_behind(&self, holder: u32, tell: &mut dyn FnMut(u64) -> bool) -> Result<bool, Error> {
+        let engine = self.0.engine();
+        let Some(leading) = self.leading() else {
+            return Ok(false);
+        };
+        leading.note_changes(true);
+        self.0.core().know_vacant(engine.device());
+        let sb = self.keep_for_copy(holder)?;
+        behind::wipe(engine.device(), &sb)?;
+        if !engine.copy(&sb, tell)? {
+            return Ok(false);
+        }
+        let sealer = engine.sealer();
+        {
+            let mut core = self.0.core();
+            (core.sb.copied, core.sb.copied_at) = (sb.copied, sb.copied_at);
+        }
+        sealer.say_copy(Some((holder, CopyKind::Behind)))?;
+        Ok(true)
+    }
+
+    /// A checkpoint, of which nothing is used again from now on; and what the copy of it is to say.
+    fn keep_for_copy(&self, holder: u32) -> Result<Superblock, Error> {
+        let sealer = self.0.engine().sealer();
+        let keep = |core: &mut Core, ssn| {
+            let now = core.env.elapsed();
+            core.checkpoints.set_copied(Some(ssn), now);
+        };
+        {
+            let mut core = self.0.core();
+            let named = core.checkpoints.newest_named();
+            keep(&mut core, named);
+        }
+        sealer.checkpoint(End::Open)?;
+        let mut core = self.0.core();
+        let last = core.checkpoints.last().ssn;
+        keep(&mut core, last);
+        let table = core.devices().with_copy(Some((holder, CopyKind::Behind)));
+        Ok(Superblock {
+            devices: table.devices,
+            membership_epoch: table.membership_epoch,
+            ro_compatible: table.ro_compatible,
+            ..core.to_copy()
+        })
     }
 
     fn fill(&self, holder: u32, tell: &mut dyn FnMut(u64) -> bool) -> Result<bool, Error> {
@@ -81,7 +172,7 @@ impl Copying<'_> {
         };
         let says_behind = law::of_log(&engine.law).copies_before_saying();
         if !says_behind {
-            engine.sealer().say_copy(Some(holder))?;
+            engine.sealer().say_copy(Some((holder, CopyKind::Each)))?;
         }
         loop {
             loop {
@@ -98,7 +189,9 @@ impl Copying<'_> {
             // Who made it too may have given up just now.
             if leading.stands_twice() {
                 return match says_behind {
-                    true => sealer.say_copy(Some(holder)).map(|()| true),
+                    true => sealer
+                        .say_copy(Some((holder, CopyKind::Each)))
+                        .map(|()| true),
                     false => Ok(true),
                 };
             }
@@ -112,11 +205,11 @@ impl Copying<'_> {
 
 impl Sealer<'_> {
     /// Has all superblocks say that a device has the copy, or none. What was written to it before is durable first, since a checkpoint is.
-    fn say_copy(&self, holder: Option<u32>) -> Result<(), Error> {
+    fn say_copy(&self, copy: Option<(u32, CopyKind)>) -> Result<(), Error> {
         let before = {
             let mut core = self.core();
             let before = core.sb.clone();
-            let table = core.devices().with_copy(holder);
+            let table = core.devices().with_copy(copy);
             core.devices().take(&table);
             before
         };

@@ -1,6 +1,6 @@
 //! Figures of a volume in use.
 
-use super::{Arranged, Volume};
+use super::{Arranged, BehindInfo, Volume};
 use crate::access::Access;
 use crate::core::Core;
 use crate::hot::{Hot, HotInfo};
@@ -90,6 +90,8 @@ pub struct Info {
     pub device: Counters,
     /// The devices of a volume that has a table of them.
     pub members: Vec<MemberInfo>,
+    /// A copy of the log that is behind, if there is one.
+    pub behind: Option<BehindInfo>,
 }
 
 /// Tracks that form while nobody asks for anything.
@@ -227,6 +229,8 @@ impl Volume {
         let groups = std::array::from_fn(|role| roles.iter().map(|of| of[role]).sum());
         let absent = g.total_frags.saturating_sub(core.sb.present_frags());
         let members = members(&core, &roles, self.engine.device());
+        let leads = self.engine.device().members().first();
+        let behind = core.behind(leads.and_then(Member::bytes_behind));
         Info {
             uuid: core.sb.uuid,
             label: core.sb.label.clone(),
@@ -267,6 +271,7 @@ impl Volume {
             loss: self.loss,
             device: self.engine.device.counters(),
             members,
+            behind,
         }
     }
 }

@@ -8,8 +8,11 @@ use super::vacating::set_leaving;
 use super::{Sealer, Upkeep};
 use crate::core::Core;
 use crate::error::Error;
+use crate::types::CopyKind;
 use loamfs_format::GroupNo;
-use loamfs_format::superblock::{DeviceEntry, DeviceState, RO_COMPATIBLE_COPY, Superblock};
+use loamfs_format::superblock::{
+    DeviceEntry, DeviceState, RO_COMPATIBLE_BEHIND, RO_COMPATIBLE_COPY, Superblock,
+};
 use loamfs_format::text::human;
 use loamfs_log::members;
 
@@ -129,7 +132,7 @@ impl Devices<'_> {
             Some(0) => refuse(format!(
                 "device {device} leads the volume: its superblocks are there; make a new volume without it, and copy"
             )),
-            Some(index) if self.core.sb.devices[index].has_copy => refuse(format!(
+            Some(index) if self.core.sb.devices[index].is_second_place() => refuse(format!(
                 "device {device} has the copy of what the fast one holds; give that up first, by `loamfs device copy VOLUME none`"
             )),
             Some(index) => Ok(self.core.sb.devices[index]),
@@ -146,17 +149,16 @@ impl Devices<'_> {
         sb
     }
 
-    /// The superblock of a volume of which a device, by its number, has the copy of the one that leads, or none has.
-    pub(super) fn with_copy(&self, holder: Option<u32>) -> Superblock {
+    /// The superblock of a volume of which a device, by its number, has such a copy of the one that leads, or none has.
+    pub(super) fn with_copy(&self, copy: Option<(u32, CopyKind)>) -> Superblock {
         let mut sb = self.core.sb.clone();
         sb.membership_epoch = sb.membership_epoch.saturating_add(1);
         for entry in &mut sb.devices {
-            entry.has_copy = Some(entry.device) == holder;
+            entry.has_copy = copy == Some((entry.device, CopyKind::Each));
+            entry.is_behind = copy == Some((entry.device, CopyKind::Behind));
         }
-        match holder {
-            Some(_) => sb.ro_compatible |= RO_COMPATIBLE_COPY,
-            None => sb.ro_compatible &= !RO_COMPATIBLE_COPY,
-        }
+        sb.ro_compatible &= !(RO_COMPATIBLE_COPY | RO_COMPATIBLE_BEHIND);
+        sb.ro_compatible |= copy.map_or(0, |(_, kind)| kind.feature());
         sb
     }
 

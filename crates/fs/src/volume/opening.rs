@@ -29,6 +29,8 @@ pub struct OpenOptions {
     pub cache_bytes: usize,
     /// Age at which changes are committed, milliseconds.
     pub commit_age_ms: u64,
+    /// Age at which a copy of the log that is behind is renewed, milliseconds.
+    pub renew_age_ms: u64,
     /// Bytes of large files' data that may wait; without it a quarter of the cache, and an eighth of the volume at most.
     pub dirty_max: Option<usize>,
     /// Bytes of images that are in memory together on their way home; without it half of what the cache keeps of contents, and
@@ -70,6 +72,7 @@ impl Default for OpenOptions {
             read_only: false,
             cache_bytes: 256 << 20,
             commit_age_ms: 5_000,
+            renew_age_ms: 30_000,
             dirty_max: None,
             settle_bytes: None,
             settles: SettleWhen::default(),
@@ -134,6 +137,7 @@ impl Volume {
                 shares,
                 tally: Tally::default(),
                 commit_age: Duration::from_millis(options.commit_age_ms),
+                renew_age: Duration::from_millis(options.renew_age_ms),
                 law: env.law,
             },
             moving: Mutex::new(()),
@@ -179,9 +183,11 @@ impl Upkeep<'_> {
             false => End::Open,
         };
         sealer.checkpoint(end)?;
+        let renewed = sealer.renew_closed(end);
         sealer.discard_freed(usize::MAX);
         sealer.warm_at_last();
-        commit::all_written(unwritten)
+        commit::all_written(unwritten)?;
+        renewed
     }
 }
 
@@ -210,7 +216,7 @@ impl Sealer<'_> {
             return Ok(());
         }
         if self.law.checkpoint_at_mount(self.must_checkpoint()) {
-            match self.checkpoint(End::Open) {
+            match self.checkpoint(End::Open).and_then(|()| self.renew()) {
                 // No room for that either: what is left is enough for an empty segment, perhaps.
                 Err(Error::NoSpace) => {}
                 other => return other,

@@ -77,14 +77,9 @@ impl Sealer<'_> {
         let core = self.core();
         let fast = core.sb.fast_groups();
         // What the leading device holds stands on a slow one too, and whatever is written to it.
-        let twice = match core.sb.copy() {
-            Some(_) => core
-                .sb
-                .devices
-                .first()
-                .map(|first| core.sb.groups_of(first)),
-            None => None,
-        };
+        let is_twice = core.sb.copy().is_some() || core.sb.behind().is_some();
+        let leads = core.sb.devices.first().filter(|_| is_twice);
+        let twice = leads.map(|leads| core.sb.groups_of(leads));
         let mut spare = core.space.spare().farthest(&fast);
         spare.retain(|group| twice.as_ref().is_none_or(|twice| !twice.contains(&group.0)));
         (fast, spare)

@@ -2,6 +2,7 @@
 
 use super::Writeback;
 use crate::blocks::{Blocks, Missed, Stop, What};
+use crate::checkpoints::Checkpoints;
 use crate::core::Core;
 use crate::error::Error;
 use crate::extents::{self, CrcChange};
@@ -33,6 +34,7 @@ pub(crate) struct Settling<'c> {
     geometry: &'c Geometry,
     law: &'c Law<dyn Rules>,
     log: &'c LogWriter,
+    checkpoints: &'c Checkpoints,
     maps: &'c Maps,
     blocks: &'c mut Blocks,
     writeback: &'c mut Writeback,
@@ -61,7 +63,8 @@ impl Settling<'_> {
     }
 
     fn may_settle(&self, image: &Image) -> bool {
-        let durable = self.log.durable();
+        let copied = self.checkpoints.copied();
+        let durable = self.law.settles_up_to(self.log.durable(), copied);
         self.writeback.may_settle(self.law, durable, image)
     }
 
@@ -115,6 +118,7 @@ impl Core {
             geometry: &self.geometry,
             law: self.env.law(),
             log: &self.log,
+            checkpoints: &self.checkpoints,
             maps: &self.maps,
             blocks: &mut self.blocks,
             writeback: &mut self.writeback,

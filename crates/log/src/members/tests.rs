@@ -51,6 +51,8 @@ fn volume() -> Superblock {
         disk: None,
         scrub: ScrubMark::default(),
         log_key: [0; 16],
+        copied: Ssn(0),
+        copied_at: 0,
         durable: Ssn(1),
         clean: false,
     }

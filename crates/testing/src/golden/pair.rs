@@ -6,7 +6,7 @@ use std::sync::Arc;
 use loamfs_device::{Device, Image, MemoryDevice};
 use loamfs_format::Ino;
 use loamfs_format::inode::ROOT_INO;
-use loamfs_fs::{Arranging, OpenOptions, Tier, Tiering, Volume};
+use loamfs_fs::{Arranging, CopyKind, OpenOptions, Tier, Tiering, Volume};
 
 use super::Made;
 use super::builder::{new, stopped, text};
@@ -39,9 +39,28 @@ pub(super) fn make() -> Made<Image> {
 /// The log stands on both.
 pub(super) fn make_copied() -> Made<Image> {
     make_on(&Pair {
-        copy: true,
+        copy: Some(CopyKind::Each),
         ..Pair::default()
     })
+}
+
+/// The second one has what the first one had some time ago.
+pub(super) fn make_behind() -> Made<Image> {
+    let pair = Pair {
+        copy: Some(CopyKind::Behind),
+        ..Pair::default()
+    };
+    let (memory, volume) = open(&pair)?;
+    for (name, len) in [("small", 3_000), ("large", 100_000)] {
+        file(&volume, ROOT_INO, name, len)?;
+    }
+    volume.sync()?;
+    volume.upkeep().renew()?;
+    file(&volume, ROOT_INO, "later", 3_000)?;
+    volume.sync()?;
+    // As a daemon that is killed.
+    drop(volume);
+    Ok(memory.image())
 }
 
 fn make_on(pair: &Pair) -> Made<Image> {

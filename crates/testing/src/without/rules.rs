@@ -125,6 +125,14 @@ impl log::Rules for Broken {
         self.without.only_with("copy-said-early", true)
     }
 
+    fn copies_before_naming(&self) -> bool {
+        self.without.only_with("copy-named-early", true)
+    }
+
+    fn takes_checkpoint_alone(&self) -> bool {
+        self.without.only_with("copy-followed", true)
+    }
+
     fn joins_before_table(&self) -> bool {
         self.without.only_with("table-before-joining", true)
     }
@@ -244,6 +252,16 @@ impl Rules for Broken {
     fn freed_up_to(&self, recorded: Ssn, named: Ssn) -> Ssn {
         self.without
             .choose("superblock-says", recorded, recorded.max(named))
+    }
+
+    fn released_up_to(&self, ssn: Ssn, copied: Option<Ssn>) -> Ssn {
+        self.without
+            .choose("copy-reuse", Lawful.released_up_to(ssn, copied), ssn)
+    }
+
+    fn settles_up_to(&self, durable: Ssn, copied: Option<Ssn>) -> Ssn {
+        let lawful = Lawful.settles_up_to(durable, copied);
+        self.without.choose("copy-settle", lawful, durable)
     }
 
     fn may_settle(&self, image: Ssn, durable: Ssn, busy: bool) -> bool {
