@@ -7,7 +7,9 @@ use loamfs_check::{Options, Severity, check};
 use loamfs_device::Device;
 use loamfs_format::Ino;
 use loamfs_format::checksum::unit_crc;
-use loamfs_fs::{Env, Error, HotInfo, MkfsOptions, NewInode, OpenOptions, Place, ROOT_INO, Volume};
+use loamfs_fs::{
+    CopyKind, Env, Error, HotInfo, MkfsOptions, NewInode, OpenOptions, Place, ROOT_INO, Volume,
+};
 use loamfs_testing::files::content;
 use loamfs_testing::pair::fast_and_slow_with;
 use std::ops::Range;
