@@ -184,7 +184,7 @@ fn versions_and_features_of_the_future() {
 #[test]
 fn features_that_only_writers_must_know() {
     let place = Place::volume();
-    place.change_superblocks(56, &[0x80]);
+    place.change_superblocks(56 + 1, &[0x80]);
     may_only_be_read(&place);
     for offset in OFFSETS {
         let place = Place::volume();
