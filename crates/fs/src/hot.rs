@@ -422,9 +422,9 @@ mod tests {
         assert_eq!(of(62, 4), [(0, 3 << 62), (1, 3)]);
         assert_eq!(of(64, 0), []);
         assert_eq!(of(130, 1), [(2, 4)]);
-        let found = |mask| Vec::from_iter(runs(mask));
+        let found = |mask| Vec::from_iter(runs(mask).map(|run| (run.start, run.end)));
         assert_eq!(found(0), []);
-        assert_eq!(found(u64::MAX), [0..64]);
-        assert_eq!(found(0b1101 | 1 << 63), [0..1, 2..4, 63..64]);
+        assert_eq!(found(u64::MAX), [(0, 64)]);
+        assert_eq!(found(0b1101 | 1 << 63), [(0, 1), (2, 4), (63, 64)]);
     }
 }
