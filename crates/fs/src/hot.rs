@@ -70,15 +70,16 @@ struct State {
     shelf: Shelf,
     streams: Streams,
     /// What is to be written, by chunk: in an order, so that the same reads give the same bytes.
-    waiting: BTreeMap<u64, Waiting>,
+    waiting: BTreeMap<u64, Vec<Piece>>,
+    waiting_bytes: usize,
     overwritten: Overwritten,
     info: HotInfo,
 }
 
-/// What of a chunk is to be written.
+/// Fragments of a chunk that follow each other, and are to be written.
 #[derive(Debug)]
-struct Waiting {
-    fresh: u64,
+struct Piece {
+    mask: u64,
     bytes: Box<[u8]>,
 }
 
@@ -135,18 +136,6 @@ fn parts(extent: Extent) -> impl Iterator<Item = (u64, u64)> {
     })
 }
 
-/// The runs of set bits of a mask.
-fn runs(mask: u64) -> impl Iterator<Item = Range<u32>> {
-    let mut rest = mask;
-    std::iter::from_fn(move || {
-        let from = (rest != 0).then(|| rest.trailing_zeros())?;
-        let len = (rest >> from).trailing_ones();
-        let end = from + len;
-        rest = rest.checked_shr(end).map_or(0, |above| above << end);
-        Some(from..end)
-    })
-}
-
 impl Hot {
     /// None yet, and as many as a cache of so many bytes has memory for, of a volume whose last segment is `opened`.
     pub fn new(geometry: Geometry, uuid: [u8; 16], opened: Ssn, cache: usize) -> Hot {
@@ -164,6 +153,7 @@ impl Hot {
                 shelf: Shelf::new(slots, table),
                 streams: Streams::default(),
                 waiting: BTreeMap::new(),
+                waiting_bytes: 0,
                 overwritten: Overwritten::default(),
                 info: HotInfo::default(),
             }),
@@ -227,9 +217,7 @@ impl Hot {
         for (chunk, mask) in homes.iter().flat_map(|home| parts(*home)) {
             state.overwritten.note(chunk);
             state.shelf.lose(chunk, mask);
-            if let Some(waiting) = state.waiting.get_mut(&chunk) {
-                waiting.fresh &= !mask;
-            }
+            state.drop_waiting(chunk, mask);
         }
     }
 
@@ -269,8 +257,7 @@ impl Hot {
             let (part, behind) = rest.split_at(self.bytes(mask.count_ones().into()) as usize);
             rest = behind;
             if !state.overwritten.since(chunk, turn) && state.wants(chunk, mask) {
-                let from = self.bytes(mask.trailing_zeros().into()) as usize;
-                state.keep(chunk, mask, from, part, self.bytes(SLOT_FRAGS) as usize);
+                state.keep(chunk, mask, part);
             }
         }
     }
@@ -330,17 +317,17 @@ impl Hot {
     pub fn take_writes(&self) -> Writing {
         let mut state = self.state();
         let mut writing = Writing::default();
-        for (chunk, waiting) in std::mem::take(&mut state.waiting) {
-            let Some((slot, at)) = state.shelf.slot_for(chunk) else {
+        state.waiting_bytes = 0;
+        for (chunk, pieces) in std::mem::take(&mut state.waiting) {
+            let held = pieces.iter().fold(0, |held, piece| held | piece.mask);
+            let slot = (held != 0).then(|| state.shelf.slot_for(chunk)).flatten();
+            let Some((slot, at)) = slot else {
                 continue;
             };
-            for run in runs(waiting.fresh) {
-                let bytes = |frag: u32| self.bytes(frag.into()) as usize;
-                let run_bytes = waiting.bytes[bytes(run.start)..bytes(run.end)].to_vec();
-                let at = FragAddr(at.0 + u64::from(run.start));
-                writing.writes.push((at, run_bytes));
+            for piece in pieces {
+                let at = FragAddr(at.0 + u64::from(piece.mask.trailing_zeros()));
+                writing.writes.push((at, piece.bytes.into()));
             }
-            let held = waiting.fresh;
             writing.filled.push((slot, HotSlot { chunk, held }));
         }
         let sum = writing.writes.iter().map(|(_, bytes)| bytes.len() as u64);
@@ -375,6 +362,7 @@ impl Hot {
         self.is_on.store(false, Ordering::Relaxed);
         let mut state = self.state();
         state.waiting.clear();
+        state.waiting_bytes = 0;
         state.shelf.take_groups(&[]);
     }
 }
@@ -386,28 +374,38 @@ impl State {
         !self.fast.iter().any(|range| range.contains(&group))
     }
 
-    /// Whether these fragments of a chunk, which were read, should stand here and do not.
+    /// Whether these fragments of a chunk, which were read, should stand here and do not. While too much waits none should.
     fn wants(&mut self, chunk: u64, mask: u64) -> bool {
-        let waits = self.waiting.get(&chunk);
-        if waits.is_some_and(|waiting| waiting.fresh & mask == mask) {
+        if self.waiting_bytes >= WAITING_MAX {
             return false;
         }
-        self.shelf.wants(chunk, mask) || self.waiting.contains_key(&chunk)
+        match self.waiting.get(&chunk) {
+            Some(pieces) => pieces.iter().all(|piece| piece.mask & mask == 0),
+            None => self.shelf.wants(chunk, mask),
+        }
     }
 
-    /// Keeps bytes of a chunk, from a byte of it on, if not too much waits.
-    fn keep(&mut self, chunk: u64, mask: u64, from: usize, part: &[u8], chunk_bytes: usize) {
-        if !self.waiting.contains_key(&chunk) && self.waiting.len() >= WAITING_MAX / chunk_bytes {
+    /// Keeps bytes of a chunk.
+    fn keep(&mut self, chunk: u64, mask: u64, bytes: &[u8]) {
+        let piece = Piece {
+            mask,
+            bytes: bytes.into(),
+        };
+        self.waiting_bytes += bytes.len();
+        self.waiting.entry(chunk).or_default().push(piece);
+    }
+
+    /// What waits of a chunk is dropped, as far as the mask goes.
+    fn drop_waiting(&mut self, chunk: u64, mask: u64) {
+        let Some(pieces) = self.waiting.get_mut(&chunk) else {
             return;
-        }
-        let waiting = self.waiting.entry(chunk).or_insert_with(|| Waiting {
-            fresh: 0,
-            bytes: vec![0; chunk_bytes].into(),
-        });
-        if let Some(room) = waiting.bytes.get_mut(from..from + part.len()) {
-            room.copy_from_slice(part);
-            waiting.fresh |= mask;
-        }
+        };
+        let (kept, dropped): (Vec<Piece>, Vec<Piece>) = std::mem::take(pieces)
+            .into_iter()
+            .partition(|piece| piece.mask & mask == 0);
+        *pieces = kept;
+        let bytes = dropped.iter().map(|piece| piece.bytes.len());
+        self.waiting_bytes -= bytes.sum::<usize>();
     }
 }
 
@@ -416,15 +414,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_and_runs_are_cut_at_chunks() {
+    fn parts_are_cut_at_chunks() {
         let of = |start, frags| Vec::from_iter(parts(Extent::new(FragAddr(start), frags)));
         assert_eq!(of(0, 64), [(0, u64::MAX)]);
         assert_eq!(of(62, 4), [(0, 3 << 62), (1, 3)]);
         assert_eq!(of(64, 0), []);
         assert_eq!(of(130, 1), [(2, 4)]);
-        let found = |mask| Vec::from_iter(runs(mask).map(|run| (run.start, run.end)));
-        assert_eq!(found(0), []);
-        assert_eq!(found(u64::MAX), [(0, 64)]);
-        assert_eq!(found(0b1101 | 1 << 63), [(0, 1), (2, 4), (63, 64)]);
     }
 }

@@ -458,7 +458,7 @@ pub(crate) fn fetch_into(
     wanted: &[Fetch],
     mut take: impl FnMut(&Fetch, &[u8]) -> Result<(), Corrupt>,
 ) -> Vec<(Fetch, Error)> {
-    let turn = reader.turn();
+    let turn = reader.turn(wanted);
     let mut take = |fetch: &Fetch, bytes: Bytes| {
         let bytes = bytes?;
         take(fetch, bytes.as_ref())?;

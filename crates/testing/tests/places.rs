@@ -466,7 +466,7 @@ fn a_copy_that_asks_for_more_than_is_known_is_refused() {
                 assert!(checked.is_err(), "{what} at {copy}");
                 assert_eq!(device.snapshot(), before);
             }
-            let device = from(changed(&image, copy, 56, 0x80));
+            let device = from(changed(&image, copy, 56 + 1, 0x80));
             let before = device.snapshot();
             let opened = Volume::open(device.clone(), &OpenOptions::default(), Env::fixed(9));
             assert!(matches!(opened, Err(Error::Superblock(_))), "at {copy}");

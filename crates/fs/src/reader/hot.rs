@@ -7,6 +7,9 @@ use loamfs_device::IoKind;
 use loamfs_format::Extent;
 use std::ops::Range;
 
+/// Bytes of one batch, from which on none of it becomes hot data.
+const MANY: u64 = 128 << 10;
+
 impl Reader {
     /// Reads those of the blocks that stand among hot data; the others.
     pub(super) fn read_hot(
@@ -46,14 +49,18 @@ impl Reader {
         start..start + extent.frags * u64::from(self.geometry.fragment_size)
     }
 
-    /// When reading begins, for [`Reader::note_read`].
-    pub(super) fn turn(&self) -> u64 {
-        self.hot().filter(|hot| hot.is_on()).map_or(0, Hot::turn)
+    /// When reading these begins, for [`Reader::note_read`], if they may become hot data: so many together cost a disk no seek
+    /// that counts.
+    pub(super) fn turn(&self, wanted: &[Fetch]) -> Option<u64> {
+        let frags = wanted.iter().map(|fetch| u64::from(fetch.pointer.frags));
+        let bytes = frags.sum::<u64>() * u64::from(self.geometry.fragment_size);
+        let hot = self.hot().filter(|hot| hot.is_on() && bytes < MANY)?;
+        Some(hot.turn())
     }
 
     /// A block was read since `turn`, and is what it should be.
-    pub(super) fn note_read(&self, fetch: &Fetch, bytes: &[u8], turn: u64) {
-        if let (Some(hot), What::Unit { .. }) = (self.hot(), fetch.what) {
+    pub(super) fn note_read(&self, fetch: &Fetch, bytes: &[u8], turn: Option<u64>) {
+        if let (Some(hot), Some(turn), What::Unit { .. }) = (self.hot(), turn, fetch.what) {
             hot.offer(fetch.pointer.extent(), bytes, turn);
         }
     }
