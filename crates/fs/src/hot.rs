@@ -73,6 +73,10 @@ struct State {
     waiting: BTreeMap<u64, Vec<Piece>>,
     waiting_bytes: usize,
     overwritten: Overwritten,
+    /// Whether somebody has looked for tables: they count once, before anything else is written to their groups.
+    has_looked: bool,
+    /// Whether its device failed.
+    is_given_up: bool,
     info: HotInfo,
 }
 
@@ -155,6 +159,8 @@ impl Hot {
                 waiting: BTreeMap::new(),
                 waiting_bytes: 0,
                 overwritten: Overwritten::default(),
+                has_looked: false,
+                is_given_up: false,
                 info: HotInfo::default(),
             }),
         }
@@ -208,11 +214,8 @@ impl Hot {
         self.state().overwritten.turn
     }
 
-    /// These extents hold something new, which nobody has read yet.
+    /// These extents hold something new, which nobody has read yet. It is noted before tables are read, too.
     pub fn overwritten(&self, homes: &[Extent]) {
-        if !self.is_on() {
-            return;
-        }
         let mut state = self.state();
         for (chunk, mask) in homes.iter().flat_map(|home| parts(*home)) {
             state.overwritten.note(chunk);
@@ -274,8 +277,14 @@ impl Hot {
         !self.state().waiting.is_empty()
     }
 
-    /// The groups that it may take are these, of fast devices of which each has so many; those that come first stay longest free.
-    /// Returns those that are new, whose tables may tell of an earlier time: [`Hot::believe`].
+    /// Whether nobody has called [`Hot::settle_in`].
+    pub fn is_new(&self) -> bool {
+        !self.state().has_looked
+    }
+
+    /// The groups that it may take are these, of fast devices which have those of `fast`; those that come first stay longest free.
+    /// Returns those whose tables may tell what they held as the volume was closed ([`Hot::believe`]): all of them at first, and none
+    /// later, as others may have written there since.
     pub fn settle_in(&self, fast: Vec<Range<u32>>, spare: &[GroupNo]) -> Vec<GroupNo> {
         let mut state = self.state();
         let slots = state.shelf.slots_of_group();
@@ -284,11 +293,17 @@ impl Hot {
             slots => self.slots_max / slots as usize,
         };
         // A quarter of what is free stays so, for whoever needs a group next.
-        let chosen = &spare[..most.min(spare.len() / 4 * 3)];
+        let chosen = match state.is_given_up {
+            true => &[],
+            false => &spare[..most.min(spare.len() / 4 * 3)],
+        };
         state.fast = fast;
         let new = state.shelf.take_groups(chosen);
         self.is_on.store(state.shelf.room() > 0, Ordering::Relaxed);
-        new
+        match std::mem::replace(&mut state.has_looked, true) {
+            true => Vec::new(),
+            false => new,
+        }
     }
 
     /// Where a group's table stands, and how long it is at most.
@@ -297,12 +312,19 @@ impl Hot {
         Extent::new(self.geometry.group_extent(group).start, frags)
     }
 
-    /// What a group's table tells, if it is one.
+    /// What a group's table tells, if it is one, but for what has got a new home since the volume was opened.
     pub fn believe(&self, group: GroupNo, table: &[u8]) {
         let head = self.head(group, self.opened);
-        if let Some(slots) = hot::decode(table, &head) {
-            self.state().shelf.believe(group, &slots);
+        let Some(mut slots) = hot::decode(table, &head) else {
+            return;
+        };
+        let mut state = self.state();
+        for slot in &mut slots {
+            if state.overwritten.since(slot.chunk, 0) {
+                *slot = HotSlot::default();
+            }
         }
+        state.shelf.believe(group, &slots);
     }
 
     fn head(&self, group: GroupNo, segment: Ssn) -> HotHead {
@@ -361,6 +383,7 @@ impl Hot {
     pub fn give_up(&self) {
         self.is_on.store(false, Ordering::Relaxed);
         let mut state = self.state();
+        state.is_given_up = true;
         state.waiting.clear();
         state.waiting_bytes = 0;
         state.shelf.take_groups(&[]);
@@ -412,6 +435,41 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Of a volume of 64 MiB in eight groups, which are all fast.
+    fn hot() -> (Hot, Vec<GroupNo>) {
+        let geometry = crate::fixture::volume(64 << 20, &crate::OpenOptions::default())
+            .core()
+            .geometry;
+        let groups = (0..geometry.groups()).map(GroupNo).collect();
+        (Hot::new(geometry, [7; 16], Ssn(44), 8 << 20), groups)
+    }
+
+    /// Who took a group meanwhile may have written there, and left the table.
+    #[test]
+    fn tables_count_once_and_not_for_what_got_a_new_home_since() {
+        let (hot, groups) = hot();
+        let slot = |chunk| HotSlot { chunk, held: 1 };
+        hot.overwritten(&[Extent::new(FragAddr(5 * SLOT_FRAGS), 4)]);
+        let new = hot.settle_in(Vec::new(), &groups);
+        assert!(new.len() > 1);
+        let told = [slot(4), slot(5), slot(6)];
+        hot.believe(new[0], &hot::encode(&hot.head(new[0], Ssn(44)), &told));
+        assert_eq!(hot.state().shelf.held(), 2, "one has another tenant");
+        assert_eq!(hot.settle_in(Vec::new(), &[]), []);
+        assert_eq!(hot.settle_in(Vec::new(), &groups), []);
+        assert!(hot.is_on() && hot.state().shelf.held() == 0);
+    }
+
+    #[test]
+    fn what_is_given_up_stays_so() {
+        let (hot, groups) = hot();
+        hot.settle_in(Vec::new(), &groups);
+        assert!(hot.is_on());
+        hot.give_up();
+        hot.settle_in(Vec::new(), &groups);
+        assert!(!hot.is_on() && hot.info().room == 0);
+    }
 
     #[test]
     fn parts_are_cut_at_chunks() {

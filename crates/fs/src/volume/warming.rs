@@ -14,9 +14,16 @@ use std::time::Duration;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 impl Sealer<'_> {
+    /// Hot data, where there are fast devices, or were.
+    fn hot(&self) -> Option<&Hot> {
+        let hot = self.reader.hot()?;
+        let has_fast = !self.core().sb.fast_groups().is_empty();
+        (has_fast || hot.is_on()).then_some(hot)
+    }
+
     /// Writes what waits, if no home is being written just now.
     pub(super) fn warm(&self) {
-        let Some(hot) = self.reader.hot() else {
+        let Some(hot) = self.hot() else {
             return;
         };
         let now = self.core().env.elapsed();
@@ -25,7 +32,12 @@ impl Sealer<'_> {
         if !looks && !hot.is_waiting() {
             return;
         }
-        if let Some(_homes) = self.homes_alone_at_once() {
+        // Tables count before others have used the groups, so that this cannot wait.
+        let homes = match hot.is_new() {
+            true => Some(self.homes_alone()),
+            false => self.homes_alone_at_once(),
+        };
+        if let Some(_homes) = homes {
             *looked = Some(now);
             self.take_spare(hot);
             self.bring(hot, hot.take_writes());
@@ -34,7 +46,7 @@ impl Sealer<'_> {
 
     /// Writes what waits, and what there is for the next mount: the volume is closed, and no segment comes any more.
     pub(super) fn warm_at_last(&self) {
-        if let Some(hot) = self.reader.hot() {
+        if let Some(hot) = self.hot() {
             let _homes = self.homes_alone();
             self.take_spare(hot);
             self.bring(hot, hot.take_writes());
