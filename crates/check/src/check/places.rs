@@ -14,12 +14,14 @@ pub(super) fn check(first: &dyn Device, second: &dyn Device, options: &mut Optio
     let (mut in_first, mut in_second) = (look(first, options), look(second, options));
     match [&in_first, &in_second].map(damage) {
         [0, 0] if lacks(&mut in_first, &mut in_second) => {
-            tell_stale(&mut in_second, second, &mut in_first, true);
+            let ends = ends(&mut in_first, &mut in_second);
+            tell_stale(&mut in_second, second, ends, true);
             in_second.finish()
         }
         [0, 0] => {
             if lacks(&mut in_second, &mut in_first) {
-                tell_stale(&mut in_first, first, &mut in_second, false);
+                let ends = ends(&mut in_second, &mut in_first);
+                tell_stale(&mut in_first, first, ends, false);
             }
             in_first.finish()
         }
@@ -67,38 +69,19 @@ pub(super) fn check_behind(
         named.map(|sb| sb.checkpoint.ssn),
     );
     let last = found.stats().last;
-    match (checkpoint, holders(device, false)) {
-        (Some(checkpoint), Some((leads, device))) if checkpoint < copied => {
-            let (last, durable) = (checkpoint, copied);
-            found.plan_nothing();
-            found.add(Problem::PlaceStale {
-                leads,
-                device,
-                last,
-                durable,
-            });
+    match checkpoint {
+        Some(checkpoint) if checkpoint < copied => {
+            tell_stale(&mut found, device, (checkpoint, copied), false);
         }
-        (Some(checkpoint), Some((leads, _))) if checkpoint > last => {
-            let (device, durable) = (leads, checkpoint);
-            found.plan_nothing();
-            found.add(Problem::PlaceStale {
-                leads,
-                device,
-                last,
-                durable,
-            });
+        Some(checkpoint) if checkpoint > last => {
+            tell_stale(&mut found, device, (last, checkpoint), true);
         }
-        (_, Some((leads, device))) => {
+        _ => {
             let problems = damage(&look(copy, options));
             if problems > 0 {
-                found.add(Problem::PlaceDamaged {
-                    leads,
-                    device,
-                    problems,
-                });
+                tell(&mut found, device, problems, false);
             }
         }
-        (_, None) => {}
     }
     found.finish()
 }
@@ -114,19 +97,23 @@ fn lacks(one: &mut Draft, other: &mut Draft) -> bool {
     one.stats().last < other.stats().durable
 }
 
-/// Says of what is newer that the other place, which is the first one or not, is old. Nothing is repaired: more is old there than the log.
-fn tell_stale(newer: &mut Draft, device: &dyn Device, older: &mut Draft, is_first: bool) {
-    let Some((leads, device)) = holders(device, is_first) else {
-        return;
-    };
-    newer.plan_nothing();
-    let (last, durable) = (older.stats().last, newer.stats().durable);
-    newer.add(Problem::PlaceStale {
-        leads,
-        device,
-        last,
-        durable,
-    });
+/// The last segment of the older place, and what the newer one knows to be durable in both.
+fn ends(older: &mut Draft, newer: &mut Draft) -> (Ssn, Ssn) {
+    (older.stats().last, newer.stats().durable)
+}
+
+/// Says of what is newer that the other place, which is the first one or not, is old: it ends with one segment, and should have another
+/// one. Nothing is repaired: more is old there than the log.
+fn tell_stale(newer: &mut Draft, device: &dyn Device, (last, durable): (Ssn, Ssn), is_first: bool) {
+    if let Some((leads, device)) = holders(device, is_first) {
+        newer.plan_nothing();
+        newer.add(Problem::PlaceStale {
+            leads,
+            device,
+            last,
+            durable,
+        });
+    }
 }
 
 /// Says of what is sound on a device that the other place is damaged, which is the first one or not.
