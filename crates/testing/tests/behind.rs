@@ -3,88 +3,19 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod recorded;
+
 use loamfs_check::{Options, Problem, check};
-use loamfs_device::{
-    Device, Event, Image, IoKind, MemoryDevice, RecordingDevice, read_exact, write_all,
-};
-use loamfs_format::superblock::DeviceKind;
+use loamfs_device::{Device, Event, Image, IoKind, MemoryDevice, read_exact, write_all};
 use loamfs_fs::members::{Candidate, join, join_without};
 use loamfs_fs::{
-    CopyKind, Durability, Env, Error, LogError, ManualClock, MkfsOptions, NewDevice, OpenOptions,
-    ROOT_INO, Replacing, Volume, mkfs_on, remove_missing,
+    CopyKind, Durability, Env, Error, LogError, ManualClock, OpenOptions, ROOT_INO, Replacing,
+    Volume, remove_missing,
 };
 use loamfs_testing::files::{content, get, put};
 use loamfs_testing::without::Without;
-use std::collections::BTreeMap;
+use recorded::{ALL, Contents, FAST, KEPT, LARGE, Parts, There, crashed, open};
 use std::sync::Arc;
-
-/// Bytes of the fast device, and of both.
-const FAST: u64 = 4 << 20;
-const ALL: u64 = 14 << 20;
-/// Files from this size on are large.
-const LARGE: usize = 250_000;
-
-/// The two devices, recorded together.
-#[derive(Clone)]
-struct Parts(Arc<RecordingDevice>);
-
-/// Which devices are there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum There {
-    Both,
-    Fast,
-    Slow,
-}
-
-impl Parts {
-    fn of(image: Image) -> Parts {
-        let memory = MemoryDevice::from_image(image);
-        Parts(Arc::new(RecordingDevice::new(memory).cut(&[FAST])))
-    }
-
-    fn candidate(&self, index: usize) -> Candidate {
-        Candidate {
-            name: ["fast", "slow"][index].into(),
-            device: Arc::clone(self.0.members()[index].device()),
-        }
-    }
-
-    fn joined(&self, there: There) -> Arc<dyn Device> {
-        let [fast, slow] = [0, 1].map(|index| self.candidate(index));
-        match there {
-            There::Both => join(&slow, &[fast]).unwrap(),
-            There::Fast => join_without(&fast, &[]).unwrap(),
-            There::Slow => join_without(&slow, &[]).unwrap(),
-        }
-    }
-
-    /// An empty volume.
-    fn made(copy: Option<CopyKind>) -> Parts {
-        let parts = Parts::of(MemoryDevice::new(ALL).image());
-        let new = |index, kind| NewDevice {
-            device: parts.candidate(index).device,
-            kind,
-        };
-        let options = MkfsOptions {
-            copy,
-            ..MkfsOptions::default()
-        };
-        let devices = [new(0, DeviceKind::Fast), new(1, DeviceKind::Slow)];
-        mkfs_on(&devices, &options, &Env::fixed(1)).unwrap();
-        parts
-    }
-}
-
-fn open(parts: &Parts, there: There, without: &Without) -> Result<Volume, Error> {
-    let options = OpenOptions {
-        read_only: there != There::Both,
-        ..OpenOptions::default()
-    };
-    without.open(parts.joined(there), &options, Env::fixed(5))
-}
-
-/// What each file holds.
-type Contents = BTreeMap<String, Vec<u8>>;
 
 /// A volume in use, and what may become of it.
 #[derive(Default)]
@@ -107,7 +38,7 @@ impl History {
 fn used(parts: &Parts, seed: usize, without: &Without) -> History {
     let volume = open(parts, There::Both, without).unwrap();
     let mut contents = Contents::new();
-    let now = || parts.0.event_count();
+    let now = || parts.recorder.event_count();
     let mut history = History {
         synced: vec![(now(), contents.clone())],
         renewed: vec![(0, contents.clone())],
@@ -152,35 +83,6 @@ fn used(parts: &Parts, seed: usize, without: &Without) -> History {
     history
 }
 
-/// What the devices hold when power fails behind so many requests. Of what it has not flushed each keeps all, loses all, or a half.
-fn crashed(recorder: &RecordingDevice, count: usize, keep: [u32; 2]) -> Image {
-    let events = recorder.events();
-    let mut image = recorder.base_image();
-    let part = |offset: u64| usize::from(offset >= FAST);
-    let flushed = |part: usize| {
-        let flushes = |event: &Event| matches!(event, Event::FlushPart { offset, .. } if usize::from(*offset >= FAST) == part);
-        events[..count].iter().rposition(flushes).unwrap_or(0)
-    };
-    let flushed = [flushed(0), flushed(1)];
-    for (at, event) in events[..count].iter().enumerate() {
-        let (Event::Write { offset, .. } | Event::Discard { offset, .. }) = event else {
-            continue;
-        };
-        let part = part(*offset);
-        let kept = match keep[part] {
-            0 => false,
-            1 => true,
-            seed => (at as u32).wrapping_mul(2_654_435_761).wrapping_add(seed) >> 16 & 1 == 1,
-        };
-        if at < flushed[part] || kept {
-            event.apply(&mut image).unwrap();
-        }
-    }
-    image
-}
-
-const KEPT: [[u32; 2]; 6] = [[1, 1], [0, 0], [1, 0], [0, 1], [77, 5], [3, 78]];
-
 /// All files of a volume.
 fn files(volume: &Volume) -> Result<Contents, String> {
     let mut found = Contents::new();
@@ -211,7 +113,7 @@ fn survives(
     }
     holds(&fast, history, count, true).map_err(|wrong| format!("the fast one: {wrong}"))?;
     copy_holds(&parts, history.of_copy(count), without)?;
-    assert_eq!(parts.0.event_count(), 0, "who reads writes nothing");
+    assert_eq!(parts.recorder.event_count(), 0, "who reads writes nothing");
     Ok(())
 }
 
@@ -270,13 +172,13 @@ fn holds(volume: &Volume, history: &History, count: usize, alone: bool) -> Resul
 /// Goes through crashes of a volume in use; behind some the volume is recovered on both, goes on, and crashes again.
 fn explore(parts: &Parts, history: &History, without: &Without) -> Result<usize, String> {
     let mut states = 0;
-    for count in history.synced[0].0..=parts.0.event_count() {
+    for count in history.synced[0].0..=parts.recorder.event_count() {
         for (index, keep) in KEPT.into_iter().enumerate() {
             if (count + index) % 2 > 0 {
                 continue;
             }
             let told = |wrong: String| format!("{count} requests, kept {keep:?}: {wrong}");
-            let image = crashed(&parts.0, count, keep);
+            let image = crashed(&parts.recorder, count, keep);
             survives(&image, history, count, without).map_err(told)?;
             states += 1;
             if count % (8 * KEPT.len()) != index {
@@ -291,14 +193,14 @@ fn explore(parts: &Parts, history: &History, without: &Without) -> Result<usize,
                 .upkeep()
                 .renew()
                 .map_err(|error| told(error.to_string()))?;
-            let last = again.0.event_count();
+            let last = again.recorder.event_count();
             drop(volume);
             // Until the renewal has ended the copy has what it had.
             let before = history.of_copy(count);
             let then = [before, &[(0, state.clone())]].concat();
             for at in (0..=last).filter(|at| at % 3 == 0 || last - at < 6) {
                 for keep in KEPT {
-                    let parts = Parts::of(crashed(&again.0, at, keep));
+                    let parts = Parts::of(crashed(&again.recorder, at, keep));
                     let may: &[_] = if at < last {
                         &then
                     } else {
@@ -346,7 +248,10 @@ fn clauses_of_a_copy_that_is_behind_are_noticed() {
 
 /// One of the devices is what it was when fewer requests had been made, as from a backup.
 fn with_older(parts: &Parts, older: usize, count: usize) -> Parts {
-    let (old, new) = (parts.0.image_after(count).unwrap(), parts.0.image());
+    let (old, new) = (
+        parts.recorder.image_after(count).unwrap(),
+        parts.recorder.image(),
+    );
     let part = |offset: u64| usize::from(offset >= FAST);
     let joined = MemoryDevice::from_image(new);
     let old = MemoryDevice::from_image(old);
@@ -372,12 +277,12 @@ fn a_device_from_a_backup_is_told_from_a_copy_that_is_behind() {
             .enumerate()
         {
             let parts = with_older(&parts, older, *count);
-            let image = parts.0.image();
+            let image = parts.recorder.image();
             let options = OpenOptions::default();
             let opened = Volume::open(parts.joined(There::Both), &options, Env::fixed(5));
             let said = opened.map(drop).unwrap_err().to_string();
             assert!(said.contains(refusal), "{said}");
-            assert!(parts.0.image() == image, "nothing was written");
+            assert!(parts.recorder.image() == image, "nothing was written");
             let report = check(&*parts.joined(There::Both), &mut Options::default());
             let is_stale = |it: &Problem| matches!(it, Problem::PlaceStale { device, .. } if *device == older as u32);
             assert!(report.problems.iter().any(is_stale), "{report}");
@@ -395,7 +300,7 @@ fn a_copy_that_is_damaged_is_told_and_made_anew() {
     let parts = Parts::made(Some(CopyKind::Behind));
     let history = used(&parts, 0, &Without::default());
     let copy = FAST + parts.joined(There::Both).members()[1].offset() - FAST;
-    let mut image = parts.0.image();
+    let mut image = parts.recorder.image();
     for at in (0..FAST).step_by(4096) {
         image.clear(copy + at, 4096).unwrap();
     }
@@ -420,7 +325,7 @@ fn a_copy_is_renewed_by_the_clock_and_when_the_volume_is_closed() {
         Volume::open(parts.joined(There::Both), &options, Env::seeded(clock, 5)).unwrap()
     };
     let slow_bytes = || {
-        let events = parts.0.events();
+        let events = parts.recorder.events();
         let written = events.iter().map(|event| match event {
             Event::Write { offset, data, .. } if *offset >= FAST => data.len(),
             _ => 0,
@@ -444,15 +349,18 @@ fn a_copy_is_renewed_by_the_clock_and_when_the_volume_is_closed() {
     }
     let behind = volume.info().behind.unwrap();
     assert_eq!((behind.device, behind.bytes), (1, Some(0)), "{behind:?}");
-    let then = Parts::of(parts.0.image());
+    let then = Parts::of(parts.recorder.image());
     let only_first: Contents = [("f1".to_owned(), first)].into();
     copy_holds(&then, &[(0, only_first.clone())], &Without::default()).unwrap();
-    let (before, events) = (slow_bytes(), parts.0.event_count());
+    let (before, events) = (slow_bytes(), parts.recorder.event_count());
     for _ in 0..4 {
         wait(31);
         volume.upkeep().tick().unwrap();
     }
-    assert_eq!((slow_bytes(), parts.0.event_count()), (before, events));
+    assert_eq!(
+        (slow_bytes(), parts.recorder.event_count()),
+        (before, events)
+    );
     put(&volume, "f2", &second).unwrap();
     volume.close().unwrap();
     let both: Contents = only_first
@@ -460,7 +368,7 @@ fn a_copy_is_renewed_by_the_clock_and_when_the_volume_is_closed() {
         .chain([("f2".to_owned(), second)])
         .collect();
     copy_holds(
-        &Parts::of(parts.0.image()),
+        &Parts::of(parts.recorder.image()),
         &[(0, both.clone())],
         &Without::default(),
     )
@@ -474,7 +382,7 @@ fn a_copy_is_renewed_by_the_clock_and_when_the_volume_is_closed() {
         slow_bytes() - before
     );
     copy_holds(
-        &Parts::of(parts.0.image()),
+        &Parts::of(parts.recorder.image()),
         &[(0, both)],
         &Without::default(),
     )
@@ -526,7 +434,7 @@ fn a_full_volume_renews_its_copy_before_it_refuses() {
 fn a_copy_that_is_behind_comes_and_goes() {
     let parts = Parts::made(Some(CopyKind::Behind));
     let volume = open(&parts, There::Both, &Without::default()).unwrap();
-    let now = || parts.0.event_count();
+    let now = || parts.recorder.event_count();
     let mut history = History::default();
     let mut contents = Contents::new();
     let mut write = |step: usize, history: &mut History| {
@@ -563,7 +471,7 @@ fn a_copy_that_is_behind_comes_and_goes() {
     let mut states = 0;
     for count in history.synced[0].0..=now() {
         for keep in KEPT.into_iter().skip(count % 2).step_by(2) {
-            let image = crashed(&parts.0, count, keep);
+            let image = crashed(&parts.recorder, count, keep);
             let told = format!("{count} requests, kept {keep:?}");
             let crashed = Parts::of(image);
             let fast = open(&crashed, There::Fast, &Without::default()).unwrap();

@@ -3,11 +3,10 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod recorded;
+
 use loamfs_check::{Options, Problem, check};
-use loamfs_device::{
-    Device, Effect, Event, FaultyDevice, Image, IoKind, MemoryDevice, Op, RecordingDevice, Rule,
-    read_exact, write_all,
-};
+use loamfs_device::{Device, Event, Image, IoKind, MemoryDevice, read_exact, write_all};
 use loamfs_format::superblock::DeviceKind;
 use loamfs_fs::members::{Candidate, join, join_without};
 use loamfs_fs::{
@@ -16,88 +15,8 @@ use loamfs_fs::{
 };
 use loamfs_testing::files::{content, get, put};
 use loamfs_testing::without::Without;
-use std::collections::BTreeMap;
+use recorded::{ALL, Contents, FAST, KEPT, LARGE, Parts, There, crashed, open};
 use std::sync::Arc;
-
-/// Bytes of the fast device, and of both.
-const FAST: u64 = 4 << 20;
-const ALL: u64 = 14 << 20;
-/// Files from this size on are large.
-const LARGE: usize = 250_000;
-
-/// The two devices, recorded together.
-#[derive(Clone)]
-struct Parts {
-    recorder: Arc<RecordingDevice>,
-    /// Whether flushes of the slow one are forgotten.
-    forgets: bool,
-}
-
-/// Which devices are there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum There {
-    Both,
-    Fast,
-    Slow,
-}
-
-impl Parts {
-    fn of(image: Image) -> Parts {
-        let memory = MemoryDevice::from_image(image);
-        Parts {
-            recorder: Arc::new(RecordingDevice::new(memory).cut(&[FAST])),
-            forgets: false,
-        }
-    }
-
-    fn candidate(&self, index: usize) -> Candidate {
-        let device = Arc::clone(self.recorder.members()[index].device());
-        let forget = vec![Rule::on(Op::Flush, Effect::Lost)];
-        Candidate {
-            name: ["fast", "slow"][index].into(),
-            device: match self.forgets && index == 1 {
-                true => Arc::new(FaultyDevice::with_rules(device, forget)),
-                false => device,
-            },
-        }
-    }
-
-    fn joined(&self, there: There) -> Arc<dyn Device> {
-        let [fast, slow] = [0, 1].map(|index| self.candidate(index));
-        match there {
-            There::Both => join(&slow, &[fast]).unwrap(),
-            There::Fast => join_without(&fast, &[]).unwrap(),
-            There::Slow => join_without(&slow, &[]).unwrap(),
-        }
-    }
-
-    /// An empty volume.
-    fn made() -> Parts {
-        let parts = Parts::of(MemoryDevice::new(ALL).image());
-        let new = |index, kind| NewDevice {
-            device: parts.candidate(index).device,
-            kind,
-        };
-        let options = MkfsOptions {
-            copy: Some(CopyKind::Each),
-            ..MkfsOptions::default()
-        };
-        let devices = [new(0, DeviceKind::Fast), new(1, DeviceKind::Slow)];
-        mkfs_on(&devices, &options, &Env::fixed(1)).unwrap();
-        parts
-    }
-}
-
-fn open(parts: &Parts, there: There, without: &Without) -> Result<Volume, Error> {
-    let options = OpenOptions {
-        read_only: there != There::Both,
-        ..OpenOptions::default()
-    };
-    without.open(parts.joined(there), &options, Env::fixed(5))
-}
-
-/// What each file holds.
-type Contents = BTreeMap<String, Vec<u8>>;
 
 /// What was synced when: the number of requests by then.
 type Promises = Vec<(usize, Contents)>;
@@ -130,35 +49,6 @@ fn used(parts: &Parts, seed: usize) -> Promises {
     drop(volume);
     promises
 }
-
-/// What the devices hold when power fails behind so many requests. Of what it has not flushed each keeps all, loses all, or a half.
-fn crashed(recorder: &RecordingDevice, count: usize, keep: [u32; 2]) -> Image {
-    let events = recorder.events();
-    let mut image = recorder.base_image();
-    let part = |offset: u64| usize::from(offset >= FAST);
-    let flushed = |part: usize| {
-        let flushes = |event: &Event| matches!(event, Event::FlushPart { offset, .. } if usize::from(*offset >= FAST) == part);
-        events[..count].iter().rposition(flushes).unwrap_or(0)
-    };
-    let flushed = [flushed(0), flushed(1)];
-    for (at, event) in events[..count].iter().enumerate() {
-        let (Event::Write { offset, .. } | Event::Discard { offset, .. }) = event else {
-            continue;
-        };
-        let part = part(*offset);
-        let kept = match keep[part] {
-            0 => false,
-            1 => true,
-            seed => (at as u32).wrapping_mul(2_654_435_761).wrapping_add(seed) >> 16 & 1 == 1,
-        };
-        if at < flushed[part] || kept {
-            event.apply(&mut image).unwrap();
-        }
-    }
-    image
-}
-
-const KEPT: [[u32; 2]; 6] = [[1, 1], [0, 0], [1, 0], [0, 1], [77, 5], [3, 78]];
 
 /// What is promised of a volume is there; what changes before the next promise may be there or not.
 fn holds(volume: &Volume, promises: &Promises, count: usize, there: There) -> Result<(), String> {
@@ -236,7 +126,7 @@ fn explore(parts: &Parts, promises: &Promises, without: &Without) -> Result<usiz
 
 #[test]
 fn either_device_has_what_was_synced_whatever_the_other_one_loses() {
-    let parts = Parts::made();
+    let parts = Parts::made(Some(CopyKind::Each));
     let promises = used(&parts, 0);
     let states = explore(&parts, &promises, &Without::default());
     assert!(states.unwrap() > 1_000);
@@ -246,7 +136,7 @@ fn either_device_has_what_was_synced_whatever_the_other_one_loses() {
 fn a_flush_of_one_copy_alone_is_noticed() {
     let parts = Parts {
         forgets: true,
-        ..Parts::made()
+        ..Parts::made(Some(CopyKind::Each))
     };
     let promises = used(&parts, 0);
     let found = explore(&parts, &promises, &Without::default());
@@ -256,7 +146,7 @@ fn a_flush_of_one_copy_alone_is_noticed() {
 #[test]
 fn copies_that_recovery_does_not_bring_into_line_are_noticed() {
     for clause in ["no-rejoin", "rejoin-late"] {
-        let parts = Parts::made();
+        let parts = Parts::made(Some(CopyKind::Each));
         let promises = used(&parts, 0);
         let without = Without::clauses(clause);
         let found = explore(&parts, &promises, &without).expect_err(clause);
@@ -268,7 +158,7 @@ fn copies_that_recovery_does_not_bring_into_line_are_noticed() {
 /// Power fails at every request of the command, and it is said again.
 #[test]
 fn a_new_fast_device_gets_all_that_the_copy_has() {
-    let parts = Parts::made();
+    let parts = Parts::made(Some(CopyKind::Each));
     let promises = used(&parts, 1);
     let end = parts.recorder.event_count();
     let mut image = crashed(&parts.recorder, end, [1, 1]);
@@ -328,7 +218,7 @@ fn with_older(parts: &Parts, older: usize, count: usize) -> Parts {
 
 #[test]
 fn a_device_from_a_backup_takes_nothing_back() {
-    let parts = Parts::made();
+    let parts = Parts::made(Some(CopyKind::Each));
     let promises = used(&parts, 0);
     let (end, contents) = promises.last().unwrap();
     // Closed or not: at the end of each of some syncs the one device was copied, and it comes back now.
@@ -364,7 +254,7 @@ fn a_device_from_a_backup_takes_nothing_back() {
 
 #[test]
 fn a_volume_is_written_with_both_copies_or_goes_on_without_the_one_that_is_missing() {
-    let parts = Parts::made();
+    let parts = Parts::made(Some(CopyKind::Each));
     let promises = used(&parts, 0);
     let (count, contents) = promises.last().unwrap();
     for there in [There::Fast, There::Slow] {
@@ -517,14 +407,14 @@ impl Changing {
 
 #[test]
 fn a_copy_comes_and_goes_while_the_volume_is_used() {
-    let parts = Parts::made();
+    let parts = Parts::made(Some(CopyKind::Each));
     let changing = Changing::of(&parts, &Without::default());
     assert!(changing.explore(&parts).unwrap() > 500);
 }
 
 #[test]
 fn a_copy_that_is_said_to_be_there_before_it_has_everything_is_noticed() {
-    let parts = Parts::made();
+    let parts = Parts::made(Some(CopyKind::Each));
     let without = Without::clauses("copy-said-early");
     let changing = Changing::of(&parts, &without);
     println!("{}", changing.explore(&parts).unwrap_err());
@@ -599,7 +489,7 @@ fn a_device_that_joins_can_have_the_copy() {
 /// What rotted in one place is read in the other, and a scrub writes it anew.
 #[test]
 fn rot_in_either_copy_is_read_around_and_healed() {
-    let parts = Parts::made();
+    let parts = Parts::made(Some(CopyKind::Each));
     let volume = open(&parts, There::Both, &Without::default()).unwrap();
     let files: Vec<(String, Vec<u8>)> = (0..300)
         .map(|file| (format!("f{file}"), content(3_000, file)))
@@ -663,7 +553,7 @@ fn rot_in_either_copy_is_read_around_and_healed() {
 /// The copy's device stays, the fast one does not grow, and no other fast one joins.
 #[test]
 fn what_would_leave_a_part_of_the_log_without_a_copy_is_refused() {
-    let parts = Parts::made();
+    let parts = Parts::made(Some(CopyKind::Each));
     let volume = open(&parts, There::Both, &Without::default()).unwrap();
     let refused = volume.upkeep().leave(1).unwrap_err();
     assert!(
