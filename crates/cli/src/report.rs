@@ -1,138 +1,22 @@
 //! What a volume is and does, for people and as JSON.
 
-use std::fs::File;
-use std::io::{Seek, SeekFrom};
-use std::os::unix::fs::{FileExt, FileTypeExt};
+mod figures;
+mod identity;
+
+pub use figures::{attr_json, piece_json, requests_json};
+pub use identity::Identity;
+
 use std::path::{Path, PathBuf};
 
 use loamfs_console::size::{count, human};
 use loamfs_console::time;
-use loamfs_device::{Counters, Device, DeviceError, IoKind, KindCounters, read_exact};
-use loamfs_format::superblock::{self, Superblock};
-use loamfs_fs::types::{Attr, StatFs};
-use loamfs_fs::{
-    BehindInfo, Error, HotInfo, MemberInfo, Piece, Place, TracksInfo, Volume, superblocks,
-};
+use loamfs_fs::Volume;
 use loamfs_fuse::{Class, Counts, Tallies};
 use serde_json::{Value, json};
 
 use crate::mount::handover::Deaths;
-use crate::mount::scrubber::mark_json;
 use crate::text::{self, wrapped};
-
-/// Who a volume is, from its newest superblock.
-#[derive(Clone)]
-pub struct Identity(Superblock);
-
-impl Identity {
-    /// Reads the superblocks of a device.
-    ///
-    /// # Errors
-    ///
-    /// If there is none.
-    pub fn read(device: &dyn Device) -> Result<Self, Error> {
-        Self::newest(device.size(), |offset| {
-            let bytes = read_exact(device, offset, superblock::SIZE, IoKind::Superblock)?;
-            Ok(bytes.to_vec())
-        })
-    }
-
-    /// Reads the superblocks of a device that may be in use by others.
-    ///
-    /// # Errors
-    ///
-    /// If there is none.
-    pub fn probe(path: &Path) -> Result<Self, Error> {
-        let failed = |error: std::io::Error| DeviceError::Open {
-            path: path.to_owned(),
-            errno: error.raw_os_error().unwrap_or(0),
-            message: error.to_string(),
-        };
-        let kind = std::fs::metadata(path).map_err(failed)?.file_type();
-        // Opening a fifo would wait, and opening a tape would wind it.
-        if !kind.is_file() && !kind.is_block_device() {
-            return Err(Error::Device(DeviceError::NotADevice {
-                path: path.to_owned(),
-            }));
-        }
-        let mut file = File::open(path).map_err(failed)?;
-        // A block device has no length of its own.
-        let size = file.seek(SeekFrom::End(0)).map_err(failed)?;
-        Self::newest(size, |offset| {
-            let mut bytes = vec![0; superblock::SIZE];
-            file.read_exact_at(&mut bytes, offset).map_err(failed)?;
-            Ok(bytes)
-        })
-    }
-
-    fn newest(
-        size: u64,
-        read: impl Fn(u64) -> Result<Vec<u8>, DeviceError>,
-    ) -> Result<Self, Error> {
-        let read = superblocks::places(size).map(|offset| (offset, read(offset)));
-        // Whoever opens the volume says that its device is too short, or that others are missing.
-        let copies = superblocks::choose(read)?;
-        Ok(Self(copies.newest))
-    }
-
-    /// The superblock.
-    pub fn superblock(&self) -> &Superblock {
-        &self.0
-    }
-
-    /// The label.
-    pub fn label(&self) -> &[u8] {
-        &self.0.label
-    }
-
-    /// Bytes of the volume.
-    pub fn bytes(&self) -> u64 {
-        self.0.volume_bytes()
-    }
-
-    /// `a volume of 8.0 GiB with the UUID ...`.
-    pub fn sentence(&self) -> String {
-        let geometry = &self.0.geometry;
-        let label = match &self.0.label[..] {
-            [] => String::new(),
-            label => format!(" `{}`", text::shown(label)),
-        };
-        format!(
-            "volume{label} {} of {}, {} of {}",
-            self.uuid(),
-            human(self.bytes()),
-            count(u64::from(geometry.groups()), "group", "groups"),
-            human(geometry.byte_offset(loamfs_format::FragAddr(geometry.group_frags))),
-        )
-    }
-
-    /// Its number.
-    pub fn uuid(&self) -> uuid::Uuid {
-        uuid::Uuid::from_bytes(self.0.uuid)
-    }
-
-    /// Whether it is of the volume of a report.
-    pub fn is_of(&self, report: &Report) -> bool {
-        self.uuid().to_string() == report.uuid()
-    }
-
-    /// As JSON.
-    pub fn to_json(&self) -> Value {
-        let geometry = &self.0.geometry;
-        json!({
-            "uuid": self.uuid().to_string(),
-            "label": text::shown(&self.0.label),
-            "profile": text::shown(&self.0.profile),
-            "created": time::short(self.0.created),
-            "fragment_size": geometry.fragment_size,
-            "block_size": geometry.block_size,
-            "group_bytes": geometry.byte_offset(loamfs_format::FragAddr(geometry.group_frags)),
-            "groups": geometry.groups(),
-            "segment_max": geometry.segment_max,
-            "disk_turns": self.0.disk.map(|disk| disk.turn > 0),
-        })
-    }
-}
+use figures::{info_json, space_json};
 
 /// What a line of a report begins with: its name, and blanks.
 const INDENT: usize = 10;
@@ -744,6 +628,13 @@ impl Report {
     }
 }
 
+impl Identity {
+    /// Whether it is of the volume of a report.
+    pub fn is_of(&self, report: &Report) -> bool {
+        self.uuid().to_string() == report.uuid()
+    }
+}
+
 fn plural(number: u64, one: &str) -> String {
     match number {
         1 => one.to_owned(),
@@ -751,102 +642,7 @@ fn plural(number: u64, one: &str) -> String {
     }
 }
 
-/// What the volume's own counters say.
-fn info_json(volume: &Volume) -> Value {
-    let info = volume.info();
-    let bytes = |frags: u64| frags.saturating_mul(u64::from(info.fragment_size));
-    let [free, log, data, track, ..] = info.groups;
-    json!({
-        "read_only": !info.access.is_writable(),
-        "broken": info.access.broken(),
-        "lost_segments": info.loss.map(|loss| json!({
-            "first": loss.first.get(),
-            "durable": loss.durable.get(),
-            "reason": loss.to_string(),
-        })),
-        "groups": {
-            "free": free,
-            "log": log,
-            "data": data,
-            "track": track,
-            "spilled_log": info.spilled_log_groups,
-            "spilled_data_bytes": bytes(info.spilled_data_frags),
-        },
-        "behind": info.behind.map(|behind| behind_json(&behind)),
-        "devices": info.members.iter().map(|member| member_json(member, info.fragment_size)).collect::<Vec<_>>(),
-        "log": {
-            "last_segment": info.segment.get(),
-            "durable_segment": info.durable.get(),
-            "checkpoint": info.checkpoint.get(),
-            "unsettled_images": info.images,
-            "settle_milliseconds": info.settle_time.as_millis() as u64,
-            "cleaned_frags": info.cleaned_frags,
-            "cleaned_live_frags": info.cleaned_live_frags,
-            "cleaned_bytes_by_tenths": info.cleaned_by_tenths.map(bytes),
-            "cleaned_bytes": bytes(info.cleaned_frags),
-            "moved_bytes": bytes(info.cleaned_live_frags),
-            "written_bytes": info.written_bytes,
-            "device_bytes_for_each": match info.written_bytes {
-                0 => None,
-                written => Some(info.device.total().write_bytes as f64 / written as f64),
-            },
-            "longest_wait_seconds": info.longest_wait.as_secs_f64(),
-            "held_bytes": bytes(info.held_frags),
-        },
-        "memory": {
-            "cache_bytes": info.cache_bytes,
-            "settle_bytes": info.settle_bytes,
-            "cached_bytes": info.cached_bytes,
-            "pinned_blocks": info.pinned_blocks,
-            "cached_inodes": info.cached_inodes,
-            "dirty_log_bytes": info.dirty_log_bytes,
-            "dirty_home_bytes": info.dirty_home_bytes,
-            "bitmap_bytes": info.bitmap_bytes,
-        },
-        "tracks": tracks_json(&info.tracks),
-        "hot": hot_json(&info.hot),
-        "scrub": mark_json(volume),
-        "requests": requests_json(&info.device),
-    })
-}
-
-/// What is read often of slow devices, and stands on fast ones too.
-fn hot_json(hot: &HotInfo) -> Value {
-    json!({
-        "room_bytes": hot.room,
-        "held_bytes": hot.held,
-        "hit_bytes": hot.hits,
-        "missed_bytes": hot.misses,
-        "written_bytes": hot.written,
-    })
-}
-
-/// Tracks that form by the clock.
-fn tracks_json(tracks: &TracksInfo) -> Value {
-    json!({
-        "cold_reads": tracks.cold_reads,
-        "waiting_directories": tracks.directories,
-        "waiting_bytes": tracks.bytes,
-        "waiting_seconds": tracks.cost.as_secs_f64(),
-        "waiting_saving_seconds": tracks.saving.as_secs_f64(),
-        "waits_for": tracks.unformed.word(),
-        "formed_directories": tracks.formed.directories,
-        "formed_files": tracks.formed.files,
-        "formed_bytes": tracks.formed.bytes,
-        "formed_estimated_seconds": tracks.formed_cost.as_secs_f64(),
-    })
-}
-
-/// A copy of what the leading device holds that is behind.
-fn behind_json(behind: &BehindInfo) -> Value {
-    json!({
-        "device": behind.device,
-        "age_seconds": behind.age.map(|age| age.as_secs()),
-        "bytes": behind.bytes,
-    })
-}
-
-/// The same, for people.
+/// How far a copy is behind, for people.
 fn devices_behind(report: &Value) -> Option<String> {
     let behind = report.get("behind").filter(|behind| !behind.is_null())?;
     let device = &behind["device"];
@@ -862,101 +658,5 @@ fn devices_behind(report: &Value) -> Option<String> {
             });
             format!("copy      device {device} has what the fast one held {age} ago{lacks}")
         }
-    })
-}
-
-/// A device of several.
-fn member_json(member: &MemberInfo, fragment_size: u32) -> Value {
-    let [free, log, data, track, ..] = member.groups;
-    json!({
-        "device": member.entry.device,
-        "name": member.name,
-        "uuid": uuid::Uuid::from_bytes(member.entry.uuid).to_string(),
-        "kind": member.entry.kind.name(),
-        "state": match member.is_missing {
-            true => "missing",
-            false => member.entry.state.name(),
-        },
-        "bytes": member.entry.frags.saturating_mul(fragment_size.into()),
-        "has_copy": member.entry.has_copy,
-        "is_behind": member.entry.is_behind,
-        "groups": { "free": free, "log": log, "data": data, "track": track },
-        "requests": requests_json(&member.counters),
-    })
-}
-
-/// Requests to a device, by kind.
-pub fn requests_json(counters: &Counters) -> Value {
-    let row = |row: KindCounters| {
-        json!({
-            "reads": row.reads,
-            "read_bytes": row.read_bytes,
-            "writes": row.writes,
-            "write_bytes": row.write_bytes,
-        })
-    };
-    let used = IoKind::ALL
-        .into_iter()
-        .filter(|kind| counters.kind(*kind) != KindCounters::default());
-    let kinds: serde_json::Map<String, Value> = used
-        .map(|kind| (kind.name().to_owned(), row(counters.kind(kind))))
-        .collect();
-    json!({
-        "total": row(counters.total()),
-        "by_kind": kinds,
-        "flushes": counters.flushes(),
-        "discards": counters.discards(),
-        "discard_bytes": counters.discard_bytes(),
-    })
-}
-
-fn space_json(figures: &StatFs) -> Value {
-    let bytes = |frags: u64| frags.saturating_mul(u64::from(figures.fragment_size));
-    json!({
-        "bytes": bytes(figures.total),
-        "free": bytes(figures.free),
-        "available": bytes(figures.available),
-        "inodes": figures.inodes,
-    })
-}
-
-/// Where a piece of a file's content is, as JSON.
-pub fn piece_json(piece: &Piece) -> Value {
-    let (place, at, home) = match piece.place {
-        Place::Hole => ("hole", None, None),
-        Place::Memory => ("memory", None, None),
-        Place::Inode(at) => ("inode", Some(at), None),
-        Place::Summary => ("summary", None, None),
-        Place::Log(at) => ("log", Some(at), None),
-        Place::Home(at) => ("home", Some(at), None),
-        Place::Unwritten(at) => ("unwritten", Some(at), None),
-        Place::Image { image, home } => ("image", Some(image), Some(home)),
-    };
-    json!({
-        "offset": piece.offset,
-        "length": piece.len,
-        "place": place,
-        "at": at,
-        "home": home,
-    })
-}
-
-/// Attributes as JSON.
-pub fn attr_json(attr: &Attr) -> Value {
-    json!({
-        "ino": attr.ino.get(),
-        "generation": attr.generation,
-        "type": text::type_name(attr.mode),
-        "mode": format!("{:04o}", attr.mode & 0o7777),
-        "nlink": attr.nlink,
-        "uid": attr.uid,
-        "gid": attr.gid,
-        "rdev": attr.rdev,
-        "size": attr.size,
-        "blocks": attr.blocks,
-        "atime": text::moment(attr.atime),
-        "mtime": text::moment(attr.mtime),
-        "ctime": text::moment(attr.ctime),
-        "btime": text::moment(attr.btime),
     })
 }
