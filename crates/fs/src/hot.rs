@@ -282,7 +282,7 @@ impl Hot {
         !self.state().has_looked
     }
 
-    /// The groups that it may take are these, of fast devices which have those of `fast`; those that come first stay longest free.
+    /// The groups that it may take are `spare`, of which those that come first stay longest free; `fast` are all of fast devices.
     /// Returns those whose tables may tell what they held as the volume was closed ([`Hot::believe`]): all of them at first, and none
     /// later, as others may have written there since.
     pub fn settle_in(&self, fast: Vec<Range<u32>>, spare: &[GroupNo]) -> Vec<GroupNo> {
