@@ -24,6 +24,7 @@ mod memory;
 mod old_loop;
 pub mod options;
 mod packets;
+pub mod patience;
 pub mod promise;
 mod reaction;
 mod room;

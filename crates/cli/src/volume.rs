@@ -14,12 +14,10 @@ use loamfs_fs::{Env, Error, GroupNo, OpenOptions, Rebuild, Volume};
 use crate::failure::{Failure, Kind};
 use crate::members::{self, Absent};
 use crate::mount::unwritable::{self, Instead};
-use crate::mount::wait_until_harmless;
+use crate::mount::{patience, wait_until_harmless};
+use crate::mounts;
 use crate::readers::{self, Kept};
 use crate::text::{shown, shown_path};
-
-/// How long a loop device of an image may take to go after its last user.
-const LOOP_TIME: Duration = Duration::from_secs(1);
 
 /// What a command wants to do with a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,19 +88,22 @@ pub fn open_one(path: &Path, access: Access) -> Result<Arc<FileDevice>, Failure>
         Access::Write => Mode::ReadWriteExclusive,
     };
     let mut options = FileOptions::new(mode);
-    // udev holds the lock for a moment after each close of a block device.
-    options.lock_wait = Duration::from_millis(500);
+    // Of what is mounted it is known that nobody lets go soon.
+    options.lock_wait = match mounts::find_source(path) {
+        Some(_) => Duration::ZERO,
+        None => patience::of_command(),
+    };
     if access == Access::Write {
         unwritable::refuse_device(path, Instead::Change)?;
     }
     match readers::open_with_image(path, &options, Kept::ByLock) {
         Ok(device) => {
             if access == Access::Write && !device.is_block_device() {
-                wait_until_harmless(path, LOOP_TIME)?;
+                wait_until_harmless(path, patience::of_command())?;
             }
             Ok(Arc::new(device))
         }
-        Err(error @ DeviceError::Busy { .. }) => Err(match crate::mounts::find_source(path) {
+        Err(error @ DeviceError::Busy { .. }) => Err(match mounts::find_source(path) {
             Some(mount) => Failure::new(
                 Kind::Busy,
                 format!(

@@ -5,7 +5,9 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use loamfs_device::{FileDevice, FileOptions, Mode};
 use loamfs_format::superblock::{OFFSETS, SIZE};
@@ -314,6 +316,27 @@ fn a_device_that_somebody_uses() {
     place.refuses("check IMAGE", NOT_CHECKED, &words);
     place.refuses("check --repair IMAGE", NOT_CHECKED, &words);
     place.refuses("mount IMAGE DIR", NOT_MOUNTED, &words);
+}
+
+/// As when a daemon whose mount is gone still finishes.
+#[test]
+fn a_device_that_is_let_go_soon_is_waited_for() {
+    let place = Place::volume();
+    for command in ["check IMAGE", "ls IMAGE", "mkfs --force IMAGE"] {
+        let options = FileOptions::new(Mode::ReadWriteExclusive);
+        let held = FileDevice::open_with(&place.image, &options).unwrap();
+        let waiting = Command::new(env!("CARGO_BIN_EXE_loamfs"))
+            .args(place.args(command))
+            .env("LOAMFS_PATIENCE", "240")
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        thread::sleep(Duration::from_millis(1_000));
+        drop(held);
+        let output = waiting.wait_with_output().unwrap();
+        assert!(output.status.success(), "{command}: {output:?}");
+    }
 }
 
 #[test]

@@ -3,7 +3,6 @@
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use loamfs_console::complete::ArgValueCompleter;
@@ -24,6 +23,7 @@ use crate::candidates::mounted;
 use crate::failure::{Failure, Kind};
 use crate::members::{self, candidate};
 use crate::mount::control::{self, Request};
+use crate::mount::patience;
 use crate::mounts;
 use crate::output::print_lines;
 use crate::progress::StepProgress;
@@ -32,9 +32,6 @@ use crate::report::{Identity, Report};
 use crate::signatures;
 use crate::text::shown_path;
 use crate::volume::{Access, open_one};
-
-/// How long udev may hold the lock of a device that was closed.
-const LOCK_TIME: Duration = Duration::from_millis(500);
 
 /// What to do with devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -309,7 +306,7 @@ impl DeviceArgs {
     ) -> Result<Arc<FileDevice>, Failure> {
         refuse_mounted(path)?;
         let mut options = FileOptions::new(Mode::ReadWriteExclusive);
-        options.lock_wait = LOCK_TIME;
+        options.lock_wait = patience::of_command();
         let failed = |error| Failure::device(path, &error);
         let opened = readers::open_with_image(path, &options, Kept::ByLock);
         let device: Arc<FileDevice> = Arc::new(opened.map_err(failed)?);

@@ -109,7 +109,7 @@ const ENVIRONMENT: [(&str, &str); 4] = [
     ),
     (
         "LOAMFS_PATIENCE",
-        "How many seconds a mount waits for who uses the device. Default: 20.",
+        "How many seconds a mount waits for who uses the device; other commands wait a quarter of that. Default: 20.",
     ),
     ("NO_COLOR", "If it is set, nothing is coloured."),
     ("XDG_RUNTIME_DIR", "Where daemons of ordinary users listen."),

@@ -19,8 +19,8 @@ use super::label;
 use crate::dry::DryDevice;
 use crate::failure::{Failure, Kind};
 use crate::members;
-use crate::mount::refuse_attached;
 use crate::mount::unwritable::{self, Instead};
+use crate::mount::{patience, refuse_attached};
 use crate::mounts;
 use crate::output::print_lines;
 use crate::readers::{self, Kept};
@@ -261,7 +261,8 @@ impl MkfsArgs {
     }
 
     fn open(&self, path: &Path, before: &Before) -> Result<FileDevice, Failure> {
-        let options = FileOptions::new(Mode::ReadWriteExclusive);
+        let mut options = FileOptions::new(Mode::ReadWriteExclusive);
+        options.lock_wait = patience::of_command();
         readers::open_by(path, &options, Kept::ByLock, |options| {
             match (before, self.size) {
                 (Before::Nothing | Before::File(_), Some(size)) => {

@@ -20,6 +20,7 @@ use super::holders::Holders;
 use super::keep::{Keep, What};
 use super::old_loop;
 use super::options::Options;
+use super::patience;
 use super::spec::Spec;
 use super::unmounter::Unmounter;
 use super::unwritable::{self, Instead};
@@ -27,17 +28,6 @@ use crate::failure::{Failure, Kind};
 use crate::members;
 use crate::readers::{self, Kept};
 use crate::text::shown_path;
-
-/// How long a daemon that is still finishing is waited for.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// Seconds of patience instead; for tests, of which some wait in vain.
-const PATIENCE_VARIABLE: &str = "LOAMFS_PATIENCE";
-
-fn patience() -> Duration {
-    let given = std::env::var(PATIENCE_VARIABLE).ok();
-    let seconds = given.and_then(|text| text.parse().ok());
-    seconds.map_or(PATIENCE, Duration::from_secs)
-}
 
 /// How often it is looked at.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -145,7 +135,7 @@ impl Source {
         }
         if plain {
             let image = wait_for(path, &FileOptions::new(mode), Kept::ByLock)?;
-            old_loop::wait_until_harmless(path, patience() / 4)?;
+            old_loop::wait_until_harmless(path, patience::of_command())?;
             let because = (!root).then(|| "it was not mounted by root".to_owned());
             return Ok(Self::plain(image, because));
         }
@@ -155,7 +145,7 @@ impl Source {
             ..FileOptions::new(mode)
         };
         let image = wait_for(path, &of_image, Kept::ByKernel)?;
-        old_loop::wait_until_harmless(path, patience() / 4)?;
+        old_loop::wait_until_harmless(path, patience::of_command())?;
         Self::on_loop(path, image, mode)
     }
 
@@ -175,7 +165,7 @@ impl Source {
         match LoopDevice::attach_opened(&*image, path, loop_options) {
             Ok(attached) if !loop_options.read_only && !attached.tells_of_want_of_room(&*image) => {
                 drop(attached);
-                old_loop::wait_until_harmless(path, patience() / 4)?;
+                old_loop::wait_until_harmless(path, patience::of_command())?;
                 let because = "a loop device would lose what was synced, should the file system that the image is on get full";
                 plain(image, because.to_owned())
             }
@@ -334,7 +324,7 @@ fn open_other(path: &Path, options: &Options) -> Result<Arc<FileDevice>, Failure
         readers::open_with_image(path, &options, Kept::ByLock)
     })?;
     if !device.is_block_device() {
-        old_loop::wait_until_harmless(path, patience() / 4)?;
+        old_loop::wait_until_harmless(path, patience::of_command())?;
     }
     Ok(Arc::new(device))
 }
@@ -392,7 +382,7 @@ fn waiting<T>(
     path: &Path,
     mut attempt: impl FnMut() -> Result<T, DeviceError>,
 ) -> Result<T, Failure> {
-    let (start, patience) = (Instant::now(), patience());
+    let (start, patience) = (Instant::now(), patience::of_mount());
     let mut told = false;
     loop {
         match attempt() {

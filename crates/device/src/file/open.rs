@@ -55,9 +55,9 @@ pub struct FileOptions {
     pub threads: Option<NonZero<usize>>,
     /// Which lock is taken.
     pub lock: Lock,
-    /// How long to wait for the lock. A daemon that was killed holds it until its
-    /// last write has landed, and udev takes it for a moment whenever a block
-    /// device that was open for writing is closed.
+    /// How long to wait for the lock, and for a claim in the kernel. A daemon that
+    /// was killed holds it until its last write has landed, and udev takes it for a
+    /// moment whenever a block device that was open for writing is closed.
     pub lock_wait: Duration,
 }
 
@@ -82,7 +82,9 @@ pub(super) fn open(
     options: &FileOptions,
     create: Option<u64>,
 ) -> Result<RawFile, DeviceError> {
-    let file = open_file(path, options.mode, create.is_some())?;
+    let file = while_busy(options.lock_wait, || {
+        open_file(path, options.mode, create.is_some())
+    })?;
     measure(file, path, options, create)
 }
 
@@ -173,20 +175,31 @@ fn open_file(path: &Path, mode: Mode, create: bool) -> Result<File, DeviceError>
 /// long as a request is under way on that descriptor, even of a process that was
 /// killed, so no old write can land after the next holder's first.
 fn take_lock(file: &File, path: &Path, options: &FileOptions) -> Result<(), DeviceError> {
-    const PAUSE: Duration = Duration::from_millis(10);
     let operation = match (options.lock, options.mode) {
         (Lock::None, _) => return Ok(()),
         (Lock::Shared, _) | (Lock::ByMode, Mode::ReadOnly) => FlockOperation::NonBlockingLockShared,
         (Lock::ByMode, _) => FlockOperation::NonBlockingLockExclusive,
     };
+    while_busy(options.lock_wait, || {
+        match rustix::io::retry_on_intr(|| rustix::fs::flock(file, operation)) {
+            Ok(()) => Ok(()),
+            Err(Errno::WOULDBLOCK) => Err(busy(path)),
+            Err(errno) => Err(DeviceError::open(path, errno)),
+        }
+    })
+}
+
+/// Tries again, for so long, as long as others use the device.
+fn while_busy<T>(
+    wait: Duration,
+    mut attempt: impl FnMut() -> Result<T, DeviceError>,
+) -> Result<T, DeviceError> {
+    const PAUSE: Duration = Duration::from_millis(10);
     let start = Instant::now();
     loop {
-        match rustix::fs::flock(file, operation) {
-            Ok(()) => return Ok(()),
-            Err(Errno::INTR) => {}
-            Err(Errno::WOULDBLOCK) if start.elapsed() < options.lock_wait => thread::sleep(PAUSE),
-            Err(Errno::WOULDBLOCK) => return Err(busy(path)),
-            Err(errno) => return Err(DeviceError::open(path, errno)),
+        match attempt() {
+            Err(DeviceError::Busy { .. }) if start.elapsed() < wait => thread::sleep(PAUSE),
+            done => return done,
         }
     }
 }
