@@ -55,7 +55,8 @@ run: build
 stop:
 	@sh $(SCRIPTS)/demo.sh stop $(WORK) $(LOAMFS)
 
-test: lint unit procedures smoke test-posix
+test: lint unit debug
+	$(MAKE) --jobs=3 --output-sync=target procedures test-posix smoke
 
 lint: setup
 	@# What documents name and cite is there, and their sentences are short.
@@ -82,48 +83,29 @@ unit: setup
 procedures: setup
 	sh crates/testing/procedures/run.sh $(TARGET)
 
-# Real mounts: each script says at its head what it tries. Then random work on files, with kills between.
+# Real mounts: each script says at its head what it tries. These leave the machine as it is and wait for disks more than
+# they work, so that `make --jobs=3 smoke` ends sooner. The longest come first. `fsx` is random work on files, with kills
+# between.
+BESIDE := brim replaced devices mount tools failing hot salvage fsx copies idle degraded place others rot reserve scrub places \
+    oracle log columns unmounted available confined tiers watch owners direct noxattr atime alike readme promise deep \
+    completion
+# What these switch holds for the whole machine, meanwhile.
+ALONE := transport through-mount through-oracle bench
+
+# What a script takes behind the program.
+smoke-mount smoke-through-mount: ARGUMENTS = $(WORK)/tree
+smoke-fsx: ARGUMENTS = $(TARGET)/debug/fsx --ops 100000 --seconds 30
+
 smoke: debug
 	@sh $(SCRIPTS)/tree.sh $(WORK)/tree
-	$(ROOT) bash crates/cli/tests/mount.sh $(TRIED) $(WORK)/tree
-	$(ROOT) bash crates/cli/tests/oracle.sh $(TRIED)
-	$(ROOT) bash crates/cli/tests/tools.sh $(TRIED)
-	bash crates/cli/tests/completion.sh $(TRIED)
-	$(ROOT) bash crates/cli/tests/readme.sh $(TRIED)
-	$(ROOT) bash crates/cli/tests/columns.sh $(TRIED)
-	$(ROOT) bash crates/cli/tests/watch.sh $(TRIED)
-	$(ROOT) bash crates/cli/tests/places.sh $(TRIED)
-	$(ROOT) bash crates/cli/tests/place.sh $(TRIED)
-	$(ROOT) bash crates/cli/tests/idle.sh $(TRIED)
-	$(ROOT) bash crates/cli/tests/devices.sh $(TRIED)
-	$(ROOT) bash crates/cli/tests/degraded.sh $(TRIED)
-	$(ROOT) bash crates/cli/tests/tiers.sh $(TRIED)
-	$(ROOT) bash crates/cli/tests/hot.sh $(TRIED)
-	$(ROOT) bash crates/cli/tests/brim.sh $(TRIED)
-	$(ROOT) bash crates/cli/tests/available.sh $(TRIED)
-	$(ROOT) bash crates/cli/tests/rot.sh $(TRIED)
-	$(ROOT) bash crates/cli/tests/scrub.sh $(TRIED)
-	$(ROOT) bash crates/cli/tests/copies.sh $(TRIED)
-	$(ROOT) bash crates/cli/tests/salvage.sh $(TRIED)
-	$(ROOT) bash crates/cli/tests/others.sh $(TRIED)
-	$(ROOT) bash crates/cli/tests/confined.sh $(TRIED)
-	$(ROOT) bash crates/cli/tests/atime.sh $(TRIED)
-	$(ROOT) bash crates/cli/tests/noxattr.sh $(TRIED)
-	$(ROOT) bash crates/cli/tests/owners.sh $(TRIED)
-	$(ROOT) bash crates/cli/tests/direct.sh $(TRIED)
-	$(ROOT) bash crates/cli/tests/promise.sh $(TRIED)
-	$(ROOT) bash crates/cli/tests/reserve.sh $(TRIED)
-	$(ROOT) bash crates/cli/tests/alike.sh $(TRIED)
-	$(ROOT) bash crates/cli/tests/deep.sh $(TRIED)
-	$(ROOT) bash crates/cli/tests/log.sh $(TRIED)
-	$(ROOT) bash crates/cli/tests/transport.sh $(TRIED)
-	$(ROOT) bash crates/cli/tests/replaced.sh $(TRIED)
-	$(ROOT) bash crates/cli/tests/unmounted.sh $(TRIED)
-	$(ROOT) bash crates/cli/tests/failing.sh $(TRIED)
-	$(ROOT) bash crates/cli/tests/through.sh uring $(TRIED) crates/cli/tests/mount.sh $(WORK)/tree
-	$(ROOT) bash crates/cli/tests/through.sh uring $(TRIED) crates/cli/tests/oracle.sh
-	$(ROOT) bash crates/cli/tests/bench.sh $(TRIED)
-	$(ROOT) bash crates/cli/tests/fsx.sh $(TRIED) $(TARGET)/debug/fsx --ops 100000 --seconds 30
+	$(MAKE) $(BESIDE:%=smoke-%)
+	$(MAKE) --jobs=1 $(ALONE:%=smoke-%)
+
+smoke-%:
+	$(ROOT) bash crates/cli/tests/$*.sh $(TRIED) $(ARGUMENTS)
+
+smoke-through-%:
+	$(ROOT) bash crates/cli/tests/through.sh uring $(TRIED) crates/cli/tests/$*.sh $(ARGUMENTS)
 
 # With all tests: after `make unit` nothing is left to build, where a release of what tests take would be minutes.
 debug: setup
