@@ -89,9 +89,12 @@ impl Volume {
     /// [`Error::Invalid`] for a time that is none, before anything changes; [`Error`].
     pub fn setattr(&self, ino: Ino, set: &SetAttr) -> Result<Attr, Error> {
         set.check_times()?;
-        let set = self.core().env.config().owner.kept(set)?;
-        let attr = self.perform(&SetAttributes { ino, set })?;
-        if set.size.is_none() {
+        let (attr, left) = self.run(|core| {
+            let set = core.env.config().owner.kept(set)?;
+            let attr = core.perform(&SetAttributes { ino, set })?;
+            Ok((attr, set.size.is_some() && core.leftovers.waiting() > 0))
+        })?;
+        if !left {
             return Ok(attr);
         }
         self.engine.tidy_after(LEFTOVERS_STEP);
@@ -238,15 +241,20 @@ impl Volume {
             climbed: Vec::new(),
         };
         let mut moving = None;
-        while let Some(climb) = self.perform(&rename)? {
+        let left = loop {
+            let (climb, left) =
+                self.run(|core| Ok((core.perform(&rename)?, core.leftovers.waiting() > 0)))?;
+            let Some(climb) = climb else { break left };
             // From here to the end no other directory moves, so that what was climbed stays as it is.
             patience::wait()?;
             let lock = || self.moving.lock().unwrap_or_else(PoisonError::into_inner);
             moving.get_or_insert_with(lock);
             self.climb(climb)?;
             rename.climbed.push(climb);
+        };
+        if left {
+            self.engine.tidy_after(1);
         }
-        self.engine.tidy_after(1);
         Ok(())
     }
 
