@@ -8,9 +8,10 @@ use loamfs_testing::fsx::conductor::{self, Settings};
 use loamfs_testing::fsx::worker;
 
 const USAGE: &str = "fsx --loamfs PROGRAM --work DIRECTORY [--seed N] [--ops M] [--seconds T]
-      [--processes K] [--size BYTES]
+      [--processes K] [--size BYTES] [--fast BYTES [--copy each|behind]]
 
-  Needs root. Makes an image and a mount point in the directory; K processes do M operations together.";
+  Needs root. Makes an image and a mount point in the directory; K processes do M operations together. With --fast a fast
+  device is beside it, and with --copy its log stands twice.";
 
 fn settings(args: &mut Args) -> Result<Settings, String> {
     Ok(Settings {
@@ -21,6 +22,8 @@ fn settings(args: &mut Args) -> Result<Settings, String> {
         seconds: args.or("seconds", 3600)?,
         processes: args.or("processes", 4)?,
         size: args.or("size", "256M".to_owned())?,
+        fast: args.get("fast")?,
+        copy: args.get("copy")?,
     })
 }
 
@@ -36,8 +39,13 @@ fn run() -> Result<ExitCode, String> {
     match conductor::run(&settings) {
         Ok(figures) => {
             println!(
-                "fsx: passed, seed {}: {} operations, {} clean remounts, {} kills, {} checks",
-                settings.seed, figures.ops, figures.remounts, figures.kills, figures.checks
+                "fsx: passed, seed {}: {} operations, {} clean remounts, {} kills, {} checks, {} copies read alone",
+                settings.seed,
+                figures.ops,
+                figures.remounts,
+                figures.kills,
+                figures.checks,
+                figures.copies
             );
             Ok(ExitCode::SUCCESS)
         }

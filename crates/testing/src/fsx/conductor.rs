@@ -31,6 +31,11 @@ pub struct Settings {
     pub processes: u64,
     /// Of the volume, as mkfs reads it.
     pub size: String,
+    /// The same of a fast device beside it, if it has one.
+    pub fast: Option<String>,
+    /// The kind of copy of the log beside the fast device, as mkfs reads it. What a clean unmount leaves is then read from
+    /// the copy alone now and then.
+    pub copy: Option<String>,
 }
 
 /// What was done.
@@ -44,6 +49,16 @@ pub struct Figures {
     pub kills: u64,
     /// Volumes checked.
     pub checks: u64,
+    /// Copies that were read alone.
+    pub copies: u64,
+}
+
+/// The devices that a volume is mounted from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    All,
+    /// The one with the copy, read-only.
+    CopyAlone,
 }
 
 /// A worker process and its pipes.
@@ -112,6 +127,7 @@ struct Conductor<'a> {
     settings: &'a Settings,
     rng: Rng,
     image: PathBuf,
+    fast: Option<PathBuf>,
     mountpoint: PathBuf,
     hands: Vec<Hand>,
     figures: Figures,
@@ -131,7 +147,7 @@ pub fn run(settings: &Settings) -> Result<Figures, String> {
         order = conductor.round(order)?;
     }
     // The last round is judged too.
-    let daemon = conductor.mount()?;
+    let daemon = conductor.mount(Source::All)?;
     conductor.all_do(order)?;
     conductor.unmount(daemon)?;
     conductor.check()?;
@@ -144,14 +160,13 @@ impl Conductor<'_> {
         let mountpoint = settings.work.join("mnt");
         std::fs::create_dir_all(&mountpoint)?;
         let image = settings.work.join("volume.img");
-        let mut mkfs = Command::new(&settings.loamfs);
-        mkfs.args(["mkfs", "--force", "--size", &settings.size]);
-        succeed(mkfs.arg(&image)).map_err(io::Error::other)?;
+        let fast = make_volume(settings, &image)?;
         let hands = (0..settings.processes).map(|number| Hand::start(settings, number));
         Ok(Conductor {
             settings,
             rng: Rng::new(settings.seed),
             image,
+            fast,
             mountpoint,
             hands: hands.collect::<io::Result<_>>()?,
             figures: Figures::default(),
@@ -161,7 +176,7 @@ impl Conductor<'_> {
     /// Mounts, has all workers judge what is there, then work until they are done or the daemon is killed. Returns how
     /// the next round judges what this one left.
     fn round(&mut self, order: &str) -> Result<&'static str, String> {
-        let mut daemon = self.mount()?;
+        let mut daemon = self.mount(Source::All)?;
         self.all_do(order)?;
         let kill = self.rng.one_in(2);
         let count = self.rng.between(10, 5_000);
@@ -194,12 +209,29 @@ impl Conductor<'_> {
         self.figures.remounts += 1;
         self.unmount(daemon)?;
         self.check()?;
+        if self.settings.copy.is_some() && self.rng.one_in(4) {
+            self.read_copy()?;
+        }
         Ok("exact")
     }
 
-    fn mount(&mut self) -> Result<Child, String> {
+    /// What is there at a clean unmount is in the copy too.
+    fn read_copy(&mut self) -> Result<(), String> {
+        let daemon = self.mount(Source::CopyAlone)?;
+        self.all_do("exact")?;
+        self.unmount(daemon)?;
+        self.figures.copies += 1;
+        Ok(())
+    }
+
+    fn mount(&mut self, from: Source) -> Result<Child, String> {
         let cache = *self.rng.pick(&["16M", "32M", "256M"]).unwrap_or(&"16M");
-        let options = format!("cache={cache},commit={}", self.rng.between(1, 5));
+        let mut options = format!("cache={cache},commit={}", self.rng.between(1, 5));
+        match (from, &self.fast) {
+            (Source::CopyAlone, _) => options.push_str(",degraded"),
+            (Source::All, Some(fast)) => options.push_str(&format!(",device={}", fast.display())),
+            (Source::All, None) => {}
+        }
         let mut command = Command::new(&self.settings.loamfs);
         command
             .args(["mount", "--foreground", "-o", &options])
@@ -236,11 +268,12 @@ impl Conductor<'_> {
 
     fn check(&mut self) -> Result<(), String> {
         self.figures.checks += 1;
-        succeed(
-            Command::new(&self.settings.loamfs)
-                .arg("check")
-                .arg(&self.image),
-        )
+        let mut check = Command::new(&self.settings.loamfs);
+        check.arg("check");
+        if let Some(fast) = &self.fast {
+            check.arg("--device").arg(fast);
+        }
+        succeed(check.arg(&self.image))
     }
 
     fn tell(&mut self, order: &str) -> Result<(), String> {
@@ -261,6 +294,32 @@ impl Conductor<'_> {
         }
         Ok(())
     }
+}
+
+/// Makes the volume; where its fast device is, if it has one.
+fn make_volume(settings: &Settings, image: &Path) -> io::Result<Option<PathBuf>> {
+    let mut mkfs = Command::new(&settings.loamfs);
+    mkfs.args(["mkfs", "--force"]);
+    let fast = match &settings.fast {
+        None => {
+            mkfs.args(["--size", &settings.size]).arg(image);
+            None
+        }
+        Some(size) => {
+            let fast = settings.work.join("fast.img");
+            for (path, size) in [(image, &settings.size), (&fast, size)] {
+                succeed(Command::new("truncate").args(["--size", size]).arg(path))
+                    .map_err(io::Error::other)?;
+            }
+            mkfs.arg(image).arg("--fast").arg(&fast);
+            Some(fast)
+        }
+    };
+    if let Some(copy) = &settings.copy {
+        mkfs.args(["--copy", copy]);
+    }
+    succeed(&mut mkfs).map_err(io::Error::other)?;
+    Ok(fast)
 }
 
 /// Runs a command that must succeed.
