@@ -513,6 +513,17 @@ impl Report {
                 human(bytes)
             )),
         }
+        let looked = match self.value("/groups/owed_is_known") == Value::Bool(false) {
+            true => ", and more is looked for",
+            false => "",
+        };
+        match self.number("/groups/owed_bytes") {
+            0 => {}
+            bytes => lines.push(format!(
+                "owed      {} of large files stand on fast devices and go to slow ones later{looked}",
+                human(bytes)
+            )),
+        }
         if lines.is_empty() {
             lines.push(format!("device    {}, the only one", self.words("/device")));
         }

@@ -109,6 +109,33 @@ said "^hash, large files up to 2M on fast, others on slow$"
 same "by size"
 ok "files up to a size go to the fast device, larger ones to the slow one"
 
+owed() { "$loamfs" info --json "$mnt" | python3 -c 'import json, sys; print(json.load(sys.stdin)["groups"]["owed_bytes"])'; }
+owes_nothing() { [ "$(owed)" = 0 ]; }
+
+mkdir "$mnt/back"
+expect 0 "$loamfs" place "$mnt/back" --on write-back
+said "large files on fast, and later on slow"
+for number in $(seq 3); do head -c 3M /dev/urandom >"$mnt/back/$number"; done
+(cd "$mnt" && find . -type f -print0 | xargs -0 sha256sum) >"$work/sums"
+is_all_on fast "$mnt/back"
+[ "$(owed)" = $((9 << 20)) ] || fail "$(owed) bytes are owed"
+expect 0 "$loamfs" info "$mnt"
+said "of large files stand on fast devices and go to slow ones"
+"$loamfs" metrics "$mnt" | grep -q "^loamfs_owed_bytes.* $((9 << 20))$" || fail "metrics do not tell what is owed"
+"$loamfs" unmount "$mnt"
+mount_it "device=$ssd"
+is_all_on fast "$mnt/back"
+sleep 1
+until_it owes_nothing "what is written back goes to the slow device by itself"
+is_all_on slow "$mnt/back"
+expect 0 "$loamfs" place "$mnt/back" --on bypass
+[ "$(python3 -c 'import os, sys; print(os.getxattr(sys.argv[1], "loamfs.on").decode())' "$mnt/back")" = bypass ] || fail "the attribute is another"
+head -c 3M /dev/urandom >"$mnt/back/more"
+is_all_on slow "$mnt/back"
+rm "$mnt/back/more"
+same "written back"
+ok "what is written back goes to the slow device later, also behind a remount, and what bypasses the fast one never stands there"
+
 mkdir "$mnt/full"
 expect 0 "$loamfs" place "$mnt/full" --on fast
 for number in $(seq 20); do head -c 6M /dev/zero | tr '\0' "$(printf '%x' $((number % 16)))" >"$mnt/full/$number"; done

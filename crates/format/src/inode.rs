@@ -203,6 +203,10 @@ pub enum Tiering {
     On(Tier),
     /// Those of files up to a size on the fast ones, those of others on the slow ones.
     UpTo(Limit),
+    /// On the slow ones, and nothing of them on the fast ones because it is read often (hybridFS, III.A: bypass).
+    Bypass,
+    /// Those that are written on the fast ones, from which they go to the slow ones later.
+    WriteBack,
 }
 
 /// A size of files: one of 13 powers of two, from 32 KiB to 128 MiB.
@@ -238,7 +242,9 @@ impl Tiering {
     pub fn all() -> impl Iterator<Item = Tiering> {
         let limits = (0..).map(|number| Tiering::UpTo(Limit(number)));
         let tiers = Tier::ALL.into_iter().map(Tiering::On);
-        tiers.chain(limits.take(Limit::WORDS.len()))
+        tiers
+            .chain(limits.take(Limit::WORDS.len()))
+            .chain([Tiering::Bypass, Tiering::WriteBack])
     }
 
     /// Its name.
@@ -249,6 +255,8 @@ impl Tiering {
                 let word = Limit::WORDS.get(usize::from(number));
                 word.copied().unwrap_or_default()
             }
+            Tiering::Bypass => "bypass",
+            Tiering::WriteBack => "write-back",
         }
     }
 
@@ -257,19 +265,22 @@ impl Tiering {
         Tiering::all().find(|it| it.word() == word)
     }
 
-    /// Where blocks go of a file of so many bytes.
+    /// Where blocks stay of a file of so many bytes.
     pub fn of_size(self, bytes: u64) -> Tier {
         match self {
             Tiering::On(tier) => tier,
             Tiering::UpTo(limit) if bytes <= limit.bytes() => Tier::Fast,
-            Tiering::UpTo(_) => Tier::Slow,
+            Tiering::UpTo(_) | Tiering::Bypass | Tiering::WriteBack => Tier::Slow,
         }
     }
 
     const fn number(self) -> u8 {
+        let limits = Tier::ALL.len() as u8;
         match self {
             Tiering::On(tier) => tier as u8,
-            Tiering::UpTo(Limit(number)) => Tier::ALL.len() as u8 + number,
+            Tiering::UpTo(Limit(number)) => limits + number,
+            Tiering::Bypass => limits + Limit::WORDS.len() as u8,
+            Tiering::WriteBack => limits + Limit::WORDS.len() as u8 + 1,
         }
     }
 
@@ -280,8 +291,25 @@ impl Tiering {
     }
 }
 
-/// Bits of the byte that a directory's [`Placement`] takes; the others are those of its [`Tiering`].
-const PLACEMENT_BITS: u32 = 4;
+/// Bits of the byte that a directory's [`Placement`] takes. The others are those of its [`Tiering`]'s number: behind them the upper two,
+/// which came later, then the lower four.
+const PLACEMENT_BITS: u32 = 2;
+/// Bits of that number which stand last.
+const TIER_BITS: u32 = 4;
+
+/// What a directory says of where files go, as a byte.
+const fn wishes(placement: Placement, tier: Tiering) -> u8 {
+    let number = tier.number();
+    placement as u8 | number >> TIER_BITS << PLACEMENT_BITS | number << TIER_BITS
+}
+
+/// The same of such a byte.
+fn wishes_of(byte: u8) -> (Placement, Tiering) {
+    let placement = byte & ((1 << PLACEMENT_BITS) - 1);
+    let upper = byte >> PLACEMENT_BITS & ((1 << (8 - TIER_BITS - PLACEMENT_BITS)) - 1);
+    let number = byte >> TIER_BITS | upper << TIER_BITS;
+    (Placement::of_number(placement), Tiering::of_number(number))
+}
 
 /// Bit of a table's length in the inode: it is a tree root.
 const TABLE_TREE: u16 = 1 << 15;
@@ -511,7 +539,7 @@ impl Inode {
         raw.body = self.body.number();
         raw.slot_or_placement = match &self.body {
             Body::Settled(settled) => settled.slot,
-            _ => self.placement as u8 | self.tier.number() << PLACEMENT_BITS,
+            _ => wishes(self.placement, self.tier),
         };
         raw.checksums = self.checksums.encode();
         raw.xattrs = self.xattrs.encode();
@@ -541,6 +569,10 @@ impl Inode {
         if body_len + table_len + xattr_len > TAIL {
             return Err(InodeError::Tail);
         }
+        let (placement, tier) = match is_dir {
+            true => wishes_of(raw.slot_or_placement),
+            false => Default::default(),
+        };
         let root = |bytes: &[u8]| TreeRoot::decode(bytes).ok_or(InodeError::Root);
         let inode = Inode {
             ino: Ino(raw.ino.get()),
@@ -568,14 +600,8 @@ impl Inode {
             inline_xattrs: raw.tail[TAIL - xattr_len..].to_vec(),
             body: Body::decode(raw.body, raw.slot_or_placement, &raw.tail[..body_len])?,
             table: Table::decode(table, &raw.tail[body_len..][..table_len])?,
-            placement: match is_dir {
-                true => Placement::of_number(raw.slot_or_placement & ((1 << PLACEMENT_BITS) - 1)),
-                false => Placement::Auto,
-            },
-            tier: match is_dir {
-                true => Tiering::of_number(raw.slot_or_placement >> PLACEMENT_BITS),
-                false => Tiering::default(),
-            },
+            placement,
+            tier,
         };
         inode.verify()
     }

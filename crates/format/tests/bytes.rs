@@ -747,6 +747,16 @@ fn a_directory_says_on_which_devices_large_files_go() {
             assert_eq!(Inode::decode(&encoded), Ok(dir));
         }
     }
+    for (on, byte) in [("bypass", 0x07), ("write-back", 0x17)] {
+        let dir = Inode {
+            placement: Placement::Hash,
+            tier: Tiering::of_word(on).unwrap(),
+            ..new(mode::DIRECTORY)
+        };
+        let encoded = dir.encode();
+        assert_eq!((encoded[137], dir.tier.word()), (byte, on));
+        assert_eq!(Inode::decode(&encoded), Ok(dir));
+    }
     let said = |inode: &Inode, byte| {
         let mut bytes = inode.encode();
         bytes[137] = byte;
@@ -757,12 +767,13 @@ fn a_directory_says_on_which_devices_large_files_go() {
     let dir = new(mode::DIRECTORY);
     let megabyte = Tiering::of_word("1M").unwrap();
     assert_eq!(said(&dir, 0x82), (Placement::Data, megabyte));
-    assert_eq!(said(&dir, 0x2f), (Placement::Auto, Tier::Slow.into()));
+    assert_eq!(said(&dir, 0x23), (Placement::Hash, Tier::Slow.into()));
+    assert_eq!(said(&dir, 0x27), (Placement::Hash, Tiering::default()));
+    assert_eq!(said(&dir, 0xfd), (Placement::Log, Tiering::default()));
     let file = new(mode::REGULAR);
     assert_eq!(said(&file, 0x11), (Placement::Auto, Tiering::default()));
-    // All numbers are taken.
-    assert_eq!(Tiering::all().last(), Tiering::of_word("128M"));
-    assert_eq!(Tiering::all().count(), 16);
+    assert_eq!(Tiering::all().nth(15), Tiering::of_word("128M"));
+    assert_eq!(Tiering::all().count(), 18);
     let sized = |bytes| megabyte.of_size(bytes);
     assert_eq!(
         [1 << 20, (1 << 20) + 1].map(sized),

@@ -83,6 +83,7 @@ pub use shrink::shrink;
 pub use types::*;
 pub use volume::{
     Arranged, Arranging, BehindInfo, Cleaned, Copying, Damaged, Durability, Info, Lost, MemberInfo,
-    OpenOptions, Ranges, Scrub, Scrubbed, TracksInfo, Trimmed, Unformed, Upkeep, Volume, Xattrs,
+    OpenOptions, OwedInfo, Ranges, Scrub, Scrubbed, TracksInfo, Trimmed, Unformed, Upkeep, Volume,
+    Xattrs,
 };
 pub use xattrs::{PLACEMENT, TIER};

@@ -451,14 +451,15 @@ fn assemble(windows: &Held, range: Range<u64>) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Reads and takes in what is wanted; what fails, or does not verify, is read again by itself, past the windows.
-/// Returns what fails then too: the device's error, or the damage found.
+/// Reads and takes in what is wanted, which becomes hot data if it `may` and is read often; what fails, or does not verify, is read again by
+/// itself, past the windows. Returns what fails then too: the device's error, or the damage found.
 pub(crate) fn fetch_into(
     reader: &Reader,
     wanted: &[Fetch],
+    may: bool,
     mut take: impl FnMut(&Fetch, &[u8]) -> Result<(), Corrupt>,
 ) -> Vec<(Fetch, Error)> {
-    let turn = reader.turn(wanted);
+    let turn = reader.turn(wanted).filter(|_| may);
     let mut take = |fetch: &Fetch, bytes: Bytes| {
         let bytes = bytes?;
         take(fetch, bytes.as_ref())?;
@@ -644,7 +645,7 @@ mod tests {
         device.write(&[Write::new(8 * WINDOW, &new, IoKind::Segment)]);
         let before = device.counters().total().reads;
         for at in (8 * FRAGS..9 * FRAGS).step_by(4) {
-            let failed = fetch_into(&reader, &[data(at, 4)], |fetch, bytes| {
+            let failed = fetch_into(&reader, &[data(at, 4)], true, |fetch, bytes| {
                 let (addr, ino) = (fetch.pointer.addr, fetch.ino());
                 let is_new = bytes.iter().all(|byte| *byte == 7);
                 is_new.then_some(()).ok_or(Corrupt::Pointer { addr, ino })

@@ -459,7 +459,7 @@ pub(crate) fn with_tree<T>(
             Err(_) => {
                 let wanted = blocks.take_wanted();
                 let take = |fetch: &Fetch, bytes: &[u8]| blocks.fetched(fetch, bytes, &mut pins);
-                let failed = fetch_into(reader, &wanted, take).into_iter();
+                let failed = fetch_into(reader, &wanted, true, take).into_iter();
                 let asked = Ssn(0);
                 blocks.know_damaged(failed.map(|(fetch, error)| Damage {
                     fetch,

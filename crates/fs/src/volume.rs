@@ -1,7 +1,7 @@
 //! A volume in use: [`Volume`] and its views are what callers ask, and [`Engine`] what works below: the state behind one lock,
 //! the device beside it, and the steps that bring changes to it.
 //!
-//! Lock order: `moving`, `sweeping`, `settling`, `emptying`, `sealing`, `renewing`, `homes`, `core` (DESIGN.md, "Locks" says what each is for);
+//! Lock order: `moving`, `owing`, `sweeping`, `settling`, `emptying`, `sealing`, `renewing`, `homes`, `core` (DESIGN.md, "Locks" says what each is for);
 //! no device is touched while `core` is held. An operation runs under `core`, reads and writes memory only, and is sent
 //! back when blocks are missing; they are read without the lock and it runs again. Whoever seals a segment holds `sealing`
 //! ([`Sealer`]); sealed segments are written without a lock ([`flight`]). Whoever writes large files' data to their homes
@@ -27,6 +27,7 @@ mod leaving;
 mod missing;
 mod opening;
 mod operations;
+mod owed;
 mod places;
 mod ranges;
 mod renewing;
@@ -50,6 +51,7 @@ pub(crate) use flight::write_segment;
 pub use info::{Info, MemberInfo, TracksInfo, Unformed};
 pub use missing::Lost;
 pub use opening::OpenOptions;
+pub use owed::OwedInfo;
 pub use ranges::Ranges;
 pub use renewing::BehindInfo;
 pub use scrub::{Damaged, Scrub, Scrubbed};
@@ -71,6 +73,7 @@ use latch::Latch;
 use loamfs_device::Device;
 use loamfs_format::Extent;
 use loamfs_log::loss::Loss;
+use owed::Owing;
 use renewing::Renewing;
 use settling::Quiet;
 use std::sync::atomic::AtomicUsize;
@@ -116,6 +119,7 @@ pub(crate) struct Engine {
     /// Whether nobody asks the device for anything.
     quiet: Mutex<Quiet>,
     forming: Mutex<Forming>,
+    owing: Mutex<Owing>,
     /// When somebody last looked which groups hot data may take.
     warmed: Mutex<Option<Duration>>,
     /// Where new homes are put together.

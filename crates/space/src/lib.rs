@@ -25,6 +25,7 @@
 //! | where segments, extents and directories go | `PlacementState`, and [`Placement`], which searches |
 //! | delayed deallocation | [`Held`] |
 //! | homes that no segment shows | `Unshown` |
+//! | homes on fast devices that are to go to slow ones | [`Owed`] |
 //! | owner records since the last checkpoint | [`Owners`] |
 //!
 //! [`Bitmaps`], [`Checkpoint`], [`Cleaning`] and [`Uneven`] look at them and own nothing; [`Areas`] says which groups serve
@@ -42,6 +43,7 @@ mod groups;
 mod held;
 pub mod law;
 mod layout;
+mod owed;
 mod owners;
 mod placement;
 mod range_map;
@@ -64,6 +66,7 @@ pub use error::SpaceError;
 pub use groups::{Areas, FreeIndex, SpaceRepair};
 pub use held::Held;
 pub use loamfs_format::summary::Wait;
+pub use owed::{Debtor, Owed};
 pub use owners::{Owner, Owners};
 pub use placement::{FoundSpace, Placement};
 pub use role::Cells;

@@ -162,7 +162,8 @@ impl<'a> Placement<'a> {
         let groups = groups.flat_map(|range| data.range(range.start as u32..range.end as u32));
         let stay = groups.filter(|group| !layout.is_leaving(**group as usize));
         let unused = stay.map(|group| self.groups.unused(*group as usize));
-        let claimable = data::claimable(self.groups, tier, self.state.kept_for_log);
+        let claimable = data::claimable(self.groups, tier, self.state.kept_for_log)
+            .min(data::free_on(self.groups, tier));
         unused.sum::<u64>() + claimable * layout.geometry().group_frags
     }
 

@@ -13,6 +13,7 @@ use crate::groups::{Areas, FreeIndex, Groups, SpaceRepair};
 use crate::held::Held;
 use crate::law::{Law, Rules};
 use crate::layout::Layout;
+use crate::owed::Owed;
 use crate::owners::Owners;
 use crate::placement::{Placement, PlacementState};
 use crate::spare::Spare;
@@ -28,6 +29,7 @@ pub struct Space {
     groups: Groups,
     unshown: Unshown,
     held: Held,
+    owed: Owed,
     owners: Owners,
     placement: PlacementState,
     law: Law<dyn Rules>,
@@ -68,6 +70,7 @@ impl Space {
             groups: Groups::open(Layout::new(geometry, reserved, gaps), descs),
             unshown: Unshown::default(),
             held: Held::default(),
+            owed: Owed::default(),
             owners: Owners::default(),
             placement: PlacementState::default(),
             law: Law::default(),
@@ -210,6 +213,16 @@ impl Space {
     /// What is held back (delayed deallocation).
     pub fn held(&self) -> &Held {
         &self.held
+    }
+
+    /// What stands on fast devices and is to go to slow ones.
+    pub fn owed(&self) -> &Owed {
+        &self.owed
+    }
+
+    /// The same.
+    pub fn owed_mut(&mut self) -> &mut Owed {
+        &mut self.owed
     }
 
     /// The unshown ranges, by address.

@@ -60,6 +60,12 @@ pub const LIMITED: Golden = Golden {
     make: pair::make_limited,
 };
 
+/// The same, of which directories say that files bypass the fast device, or are written back from it: of those that are, some stand on it.
+pub const BYPASSED: Golden = Golden {
+    name: "bypassed",
+    make: pair::make_bypassed,
+};
+
 /// A volume of two devices, of which the second has a copy of the first.
 pub const COPIED: Golden = Golden {
     name: "copied",

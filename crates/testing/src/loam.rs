@@ -9,7 +9,7 @@ use loamfs_format::superblock::DiskFigures;
 use loamfs_fs::env::{Env, ManualClock};
 use loamfs_fs::{
     Arranging, Attr, DirEntry, Durability, Error, MkfsOptions, NewInode, OpenOptions, PROFILES,
-    Placement, Rebuild, RenameFlags, Repairs, SetAttr, StatFs, Tier, Volume, XattrMode,
+    Placement, Rebuild, RenameFlags, Repairs, SetAttr, StatFs, Tiering, Volume, XattrMode,
 };
 
 use crate::errno;
@@ -432,11 +432,11 @@ impl Subject for Mounted {
         Ok(())
     }
 
-    fn carry(&self, dir: Ino, tier: Tier) -> Outcome<()> {
+    fn carry(&self, dir: Ino, on: Tiering) -> Outcome<()> {
         if !self.volume.upkeep().has_tiers() {
             return Err(Failure::plain(errno::EOPNOTSUPP));
         }
-        let mut carrying = Arranging::carrying(dir, tier).alone();
+        let mut carrying = Arranging::carrying(dir, on).alone();
         while self.volume.upkeep().arrange(&mut carrying)? {}
         Ok(())
     }

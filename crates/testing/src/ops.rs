@@ -2,7 +2,7 @@
 
 use crate::model::{Id, Rename};
 use crate::name::Name;
-use loamfs_fs::{Placement, Tier, XattrMode};
+use loamfs_fs::{Placement, Tiering, XattrMode};
 
 /// One step of a test. Its `Debug` form is what a report prints; it can be pasted
 /// into a test.
@@ -145,7 +145,7 @@ pub enum Op {
     /// Says where small files of a directory go, and moves those that are there.
     Say { dir: Id, placement: Placement },
     /// Says on which devices large files of a directory go, and moves those that are there.
-    On { dir: Id, tier: Tier },
+    On { dir: Id, on: Tiering },
     /// Lets time pass and does what is due.
     Tick { millis: u64 },
     /// Closes the volume and opens it again.

@@ -201,7 +201,7 @@ impl<'a> Runner<'a> {
                 None => Ok(Step::Skipped),
             },
             Op::Say { dir, placement } => Xattrs(self).say(dir, placement),
-            Op::On { dir, tier } => Xattrs(self).carry(dir, tier),
+            Op::On { dir, on } => Xattrs(self).carry(dir, on),
             Op::Tick { millis } => self.flush("tick", |s| s.tick(millis)),
             Op::Remount => self.remount(),
             Op::Change(change) => self.change(change),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use loamfs_device::{Device, Image};
 use loamfs_format::Ino;
 use loamfs_fs::{
-    Attr, DirEntry, NewInode, Placement, RenameFlags, SetAttr, StatFs, Tier, XattrMode,
+    Attr, DirEntry, NewInode, Placement, RenameFlags, SetAttr, StatFs, Tiering, XattrMode,
 };
 
 use crate::errno::{self, Errno};
@@ -219,7 +219,7 @@ pub trait Subject: Send {
         Err(Failure::plain(errno::EOPNOTSUPP))
     }
     /// The same; [`TIER`] shows it.
-    fn carry(&self, _dir: Ino, _tier: Tier) -> Outcome<()> {
+    fn carry(&self, _dir: Ino, _on: Tiering) -> Outcome<()> {
         Err(Failure::plain(errno::EOPNOTSUPP))
     }
 }

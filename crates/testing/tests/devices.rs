@@ -16,6 +16,8 @@ use loamfs_testing::watchdog::Watchdog;
 const SINGLES_STEP: usize = 307;
 /// The same of those that carry files.
 const CARRYING_STEP: usize = 61;
+/// The same of those that write them back.
+const WRITTEN_BACK_STEP: usize = 79;
 
 #[test]
 fn two_devices_do_what_the_model_does() {
@@ -66,10 +68,16 @@ fn either_device_may_keep_or_lose_what_it_has_not_flushed() {
     assert!(outcome.tally.distinct > 1_000, "{}", outcome.tally);
 }
 
+/// Whether files of a case are written back.
+fn is_written_back(case: &Case) -> bool {
+    case.name.contains("write-back")
+}
+
 /// Pieces of large files that are carried from one device to the other are on the old one or on the new one.
 #[test]
 fn files_that_are_carried_between_devices_survive_crashes() {
     let cases = GEOMETRIES.into_iter().flat_map(all_carrying);
+    let cases = cases.filter(|case| !is_written_back(case));
     let cases: Vec<Case> = cases.step_by(CARRYING_STEP).collect();
     let outcome = explore(&Pair::default(), &cases, false);
     for report in &outcome.reports {
@@ -80,6 +88,24 @@ fn files_that_are_carried_between_devices_survive_crashes() {
     // What they are for comes up.
     let tally = outcome.tally;
     assert!(tally.with_fast * 2 > tally.cases, "{tally}");
+}
+
+/// What is written back is on the fast device or on the slow one, wherever a crash comes, and moves behind it.
+#[test]
+fn files_that_are_written_back_survive_crashes() {
+    let cases = GEOMETRIES.into_iter().flat_map(all_carrying);
+    let cases: Vec<Case> = cases
+        .filter(is_written_back)
+        .step_by(WRITTEN_BACK_STEP)
+        .collect();
+    assert!(cases.len() >= 8, "{}", cases.len());
+    let outcome = explore(&Pair::default(), &cases, false);
+    for report in &outcome.reports {
+        println!("{report}");
+    }
+    assert!(outcome.reports.is_empty());
+    assert!(outcome.tally.distinct > 500, "{}", outcome.tally);
+    assert!(outcome.tally.with_fast > 0, "{}", outcome.tally);
 }
 
 /// Where the log has a copy, what the explorer asks holds of either device alone too.

@@ -8,7 +8,8 @@ use loamfs_device::Device;
 use loamfs_format::Ino;
 use loamfs_format::checksum::unit_crc;
 use loamfs_fs::{
-    CopyKind, Env, Error, HotInfo, MkfsOptions, NewInode, OpenOptions, Place, ROOT_INO, Volume,
+    Arranging, CopyKind, Env, Error, HotInfo, MkfsOptions, NewInode, OpenOptions, Place, ROOT_INO,
+    Tiering, Volume,
 };
 use loamfs_testing::files::content;
 use loamfs_testing::pair::fast_and_slow_with;
@@ -134,6 +135,32 @@ impl Stand {
         let sound = |p: &loamfs_check::Problem| p.severity() <= Severity::Note;
         assert!(report.problems.iter().all(sound), "{report}");
     }
+}
+
+/// Directories may keep their files out, whenever they say so, and others' files stay.
+#[test]
+fn what_bypasses_the_fast_device_is_no_hot_data() {
+    let bypass = |volume: &Volume| {
+        let mut carrying = Arranging::carrying(ROOT_INO, Tiering::Bypass);
+        while volume.upkeep().arrange(&mut carrying).unwrap() {}
+    };
+    let stand = Stand::new(true);
+    bypass(&stand.volume);
+    stand.warm();
+    let pieces = stand.slow_reads();
+    assert!(pieces >= 120, "{pieces}");
+    let told = stand.told();
+    assert_eq!((told.held, told.written, told.hits), (0, 0, 0));
+    // Nor is that of which it is said later.
+    let stand = Stand::new(true);
+    stand.warm();
+    assert!(stand.slow_reads() == 0 && stand.told().held > 0);
+    bypass(&stand.volume);
+    assert_eq!(stand.told().held, 0);
+    stand.warm();
+    assert_eq!(stand.told().held, 0);
+    assert_eq!(stand.slow_reads(), pieces);
+    stand.is_sound();
 }
 
 #[test]

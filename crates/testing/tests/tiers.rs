@@ -6,13 +6,13 @@ use loamfs_check::{Options, Severity, check};
 use loamfs_device::{Device, MemoryDevice};
 use loamfs_format::Ino;
 use loamfs_format::group::Role;
-use loamfs_format::superblock::RO_COMPATIBLE_LIMIT;
+use loamfs_format::superblock::{RO_COMPATIBLE_LIMIT, RO_COMPATIBLE_WRITE_BACK};
 use loamfs_fs::{
-    Arranged, Arranging, Env, Error, MkfsOptions, NewInode, OpenOptions, Place, ROOT_INO, TIER,
-    Tier, Tiering, Volume, mkfs, superblocks,
+    Arranged, Arranging, CopyKind, Env, Error, MkfsOptions, NewInode, OpenOptions, Place, ROOT_INO,
+    TIER, Tier, Tiering, Volume, mkfs, superblocks,
 };
 use loamfs_testing::files::content;
-use loamfs_testing::pair::fast_and_slow;
+use loamfs_testing::pair::{fast_and_slow, fast_and_slow_with};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -108,7 +108,8 @@ fn large_files_go_where_their_directory_says() {
     let device = pair(64 << 20);
     let (volume, mut files) = (open(&device), Files::default());
     let mut made = Vec::new();
-    for tier in Tier::ALL {
+    let on = Tier::ALL.map(Tiering::On).into_iter();
+    for tier in on.chain([Tiering::Bypass]) {
         let dir = mkdir(&volume, ROOT_INO, tier.word());
         say(&volume, dir, tier).unwrap();
         let below = mkdir(&volume, dir, "below");
@@ -129,7 +130,7 @@ fn large_files_go_where_their_directory_says() {
         let [fast, slow] = homes(&volume, ino);
         assert_eq!(
             (fast > 0, slow > 0),
-            (tier == Tier::Fast, tier != Tier::Fast),
+            (tier == Tier::Fast.into(), tier != Tier::Fast.into()),
             "{tier:?}"
         );
     }
@@ -359,11 +360,322 @@ fn the_feature_is_announced_before_a_directory_says_anything() {
     say(&volume, ROOT_INO, Tier::Fast).unwrap();
     assert!(announced());
     // That what it says may be a size is another one.
-    let known = || {
+    let known = |feature| {
         let sb = superblocks::find(device.as_ref()).unwrap().newest;
-        sb.ro_compatible & RO_COMPATIBLE_LIMIT != 0
+        sb.ro_compatible & feature != 0
     };
-    assert!(!known());
+    assert!(!known(RO_COMPATIBLE_LIMIT));
     say(&volume, ROOT_INO, Tiering::of_word("1M").unwrap()).unwrap();
-    assert!(known());
+    assert!(known(RO_COMPATIBLE_LIMIT));
+    // And so is what bypasses the fast devices or is written back.
+    assert!(!known(RO_COMPATIBLE_WRITE_BACK));
+    say(&volume, ROOT_INO, Tiering::Bypass).unwrap();
+    assert!(known(RO_COMPATIBLE_WRITE_BACK));
+}
+
+/// Ticks at which nobody asks for anything, until what is owed moves, and as many as that takes.
+fn idle(volume: &Volume) {
+    for _ in 0..24 {
+        volume.upkeep().tick().unwrap();
+    }
+}
+
+fn owed(volume: &Volume) -> u64 {
+    let info = volume.info();
+    info.owed.frags * u64::from(info.fragment_size)
+}
+
+/// Requests that the slow device was sent.
+fn slow_requests(volume: &Volume) -> [u64; 2] {
+    let total = volume.info().members[1].counters.total();
+    [total.reads, total.writes]
+}
+
+#[test]
+fn what_is_written_back_is_on_the_fast_device_until_nobody_asks_for_anything() {
+    let device = pair(64 << 20);
+    let (volume, mut files) = (open(&device), Files::default());
+    let dir = mkdir(&volume, ROOT_INO, "dir");
+    say(&volume, dir, Tiering::WriteBack).unwrap();
+    assert_eq!(said(&volume, mkdir(&volume, dir, "below")), "write-back");
+    let large: Vec<Ino> = (0..6)
+        .map(|number| files.add(&volume, dir, &format!("large{number}"), 2 * LARGE))
+        .collect();
+    let reserved = files.add(&volume, dir, "reserved", LARGE);
+    let space = volume.ranges(reserved);
+    space.allocate(LARGE as u64, 200_000, false).unwrap();
+    files.are_there(&volume, &device);
+    let there: Vec<[u64; 2]> = large.iter().map(|ino| homes(&volume, *ino)).collect();
+    assert!(there.iter().all(|[fast, slow]| *fast > 0 && *slow == 0));
+    assert!(homes(&volume, reserved)[0] > 0);
+    let blocks = |bytes: usize| bytes.next_multiple_of(16 << 10) as u64;
+    let all = 6 * blocks(2 * LARGE) + blocks(LARGE + 200_000);
+    assert_eq!(owed(&volume), all);
+    // As long as somebody asks for something now and then, it stays.
+    for _ in 0..24 {
+        volume.upkeep().tick().unwrap();
+        volume.getattr(dir).unwrap();
+    }
+    assert_eq!(owed(&volume), all);
+    idle(&volume);
+    assert_eq!(owed(&volume), 0);
+    for (ino, [fast, _]) in large.iter().zip(&there) {
+        assert_eq!(homes(&volume, *ino), [0, *fast]);
+    }
+    assert_eq!(homes(&volume, reserved)[0], 0);
+    files.are_there(&volume, &device);
+    // Then the disk may sleep.
+    idle(&volume);
+    let before = slow_requests(&volume);
+    idle(&volume);
+    assert_eq!(slow_requests(&volume), before);
+    assert_eq!(volume.info().spilled_data_frags, 0);
+}
+
+/// What is written over moves again, and small overwrites go through the log as ever.
+#[test]
+fn what_is_written_over_is_owed_again() {
+    let device = pair(64 << 20);
+    let (volume, mut files) = (open(&device), Files::default());
+    let dir = mkdir(&volume, ROOT_INO, "dir");
+    say(&volume, dir, Tiering::WriteBack).unwrap();
+    let large = files.add(&volume, dir, "large", 4 << 20);
+    volume.sync().unwrap();
+    idle(&volume);
+    assert_eq!((owed(&volume), homes(&volume, large)[0]), (0, 0));
+    let (new, few) = (content(2 << 20, 77), [7; 4096]);
+    volume.write(large, 1 << 20, &new).unwrap();
+    volume.write(large, 0, &few).unwrap();
+    let held = files.0.get_mut(&large).unwrap();
+    held[1 << 20..3 << 20].copy_from_slice(&new);
+    held[..4096].copy_from_slice(&few);
+    volume.sync().unwrap();
+    assert_eq!(
+        (owed(&volume), homes(&volume, large)[0]),
+        (2 << 20, 2 << 20)
+    );
+    idle(&volume);
+    assert_eq!((owed(&volume), homes(&volume, large)[0]), (0, 0));
+    // What is removed is owed no more.
+    volume.write(large, 1 << 20, &new).unwrap();
+    volume.sync().unwrap();
+    assert_eq!(owed(&volume), 2 << 20);
+    files.are_there(&volume, &device);
+    volume.unlink(dir, b"large").unwrap();
+    files.0.remove(&large);
+    volume.sync().unwrap();
+    volume.upkeep().tick().unwrap();
+    volume.sync().unwrap();
+    assert_eq!(owed(&volume), 0);
+    files.are_there(&volume, &device);
+}
+
+/// Nothing on the device tells of it, whether the volume was closed or not.
+#[test]
+fn what_is_owed_is_found_behind_another_mount() {
+    let device = pair(64 << 20);
+    for closes in [true, false] {
+        let (mut volume, mut files) = (open(&device), Files::default());
+        let dir = mkdir(&volume, ROOT_INO, if closes { "closed" } else { "killed" });
+        say(&volume, dir, Tiering::WriteBack).unwrap();
+        let pinned = mkdir(&volume, dir, "pinned");
+        say(&volume, pinned, Tier::Fast).unwrap();
+        let large = files.add(&volume, dir, "large", 9 << 20);
+        let other = files.add(&volume, pinned, "other", 3 << 20);
+        // A hole in what its record says.
+        volume.write(large, 3 << 20, &content(LARGE, 5)).unwrap();
+        let held = files.0.get_mut(&large).unwrap();
+        held[3 << 20..][..LARGE].copy_from_slice(&content(LARGE, 5));
+        volume.sync().unwrap();
+        let before = owed(&volume);
+        assert!(before >= 9 << 20);
+        if closes {
+            let requests = slow_requests(&volume);
+            volume.close().unwrap();
+            assert_eq!(slow_requests(&volume), requests, "an unmount moves nothing");
+        }
+        drop(volume);
+        volume = open(&device);
+        let info = volume.info().owed;
+        assert!(info.frags == 0 && !info.is_known);
+        while !volume.info().owed.is_known {
+            volume.upkeep().tick().unwrap();
+        }
+        assert_eq!(owed(&volume), homes(&volume, large)[0]);
+        idle(&volume);
+        assert_eq!((owed(&volume), homes(&volume, large)[0]), (0, 0));
+        assert_eq!(homes(&volume, other)[1], 0);
+        files.are_there(&volume, &device);
+        volume.close().unwrap();
+    }
+}
+
+#[test]
+fn a_full_fast_device_spills_what_is_written_back_and_gets_room_before_that() {
+    let device = pair(64 << 20);
+    let (volume, mut files) = (open(&device), Files::default());
+    let dir = mkdir(&volume, ROOT_INO, "dir");
+    say(&volume, dir, Tiering::WriteBack).unwrap();
+    let mut large = Vec::new();
+    // Nobody is idle, and nothing comes by the clock.
+    for number in 0..30 {
+        large.push(files.add(&volume, dir, &format!("large{number}"), 10 * LARGE));
+        volume.sync().unwrap();
+    }
+    let (spilled, before) = (volume.info().spilled_data_frags, owed(&volume));
+    assert!(spilled > 0 && before > 20 << 20, "{spilled} {before}");
+    assert_eq!(volume.info().spilled_log_groups, 0);
+    // With the clock there is room again, though somebody asks for something all the time.
+    for _ in 0..6 {
+        volume.upkeep().tick().unwrap();
+        volume.getattr(dir).unwrap();
+    }
+    let left = owed(&volume);
+    assert!(left > 0 && left < before - (4 << 20), "{left}");
+    for number in 30..36 {
+        large.push(files.add(&volume, dir, &format!("large{number}"), 10 * LARGE));
+        volume.sync().unwrap();
+        volume.upkeep().tick().unwrap();
+    }
+    assert_eq!(volume.info().spilled_data_frags, spilled);
+    idle(&volume);
+    assert_eq!(owed(&volume), 0);
+    assert!(large.iter().all(|ino| homes(&volume, *ino)[0] == 0));
+    files.are_there(&volume, &device);
+}
+
+/// Where the slow devices have no room either, it stays, and nobody tries for ever.
+#[test]
+fn what_has_no_room_on_the_slow_device_stays_and_goes_once_there_is_some() {
+    let device = fast_and_slow([128 << 20, 32 << 20]).unwrap();
+    let (volume, mut files) = (open(&device), Files::default());
+    let [dir, slow] = ["dir", "slow"].map(|name| mkdir(&volume, ROOT_INO, name));
+    say(&volume, dir, Tiering::WriteBack).unwrap();
+    files.add(&volume, slow, "slow", 20 << 20);
+    let large: Vec<Ino> = (0..10)
+        .map(|number| files.add(&volume, dir, &format!("large{number}"), 10 * LARGE))
+        .collect();
+    volume.sync().unwrap();
+    idle(&volume);
+    let left = owed(&volume);
+    assert!(left > 10 << 20, "{left}");
+    idle(&volume);
+    let before = slow_requests(&volume);
+    let written = volume.info().device.total().writes;
+    idle(&volume);
+    assert_eq!((slow_requests(&volume), owed(&volume)), (before, left));
+    assert_eq!(volume.info().device.total().writes, written);
+    files.are_there(&volume, &device);
+    volume.unlink(slow, b"slow").unwrap();
+    files.0.retain(|ino, _| large.contains(ino));
+    volume.sync().unwrap();
+    for _ in 0..3 {
+        volume.upkeep().checkpoint().unwrap();
+    }
+    idle(&volume);
+    assert!(owed(&volume) < left);
+    files.are_there(&volume, &device);
+}
+
+/// Files that were written in turns come to stand one behind the other, in few requests.
+#[test]
+fn what_is_owed_goes_in_one_sweep() {
+    let device = pair(128 << 20);
+    let (volume, mut files) = (open(&device), Files::default());
+    let dirs = ["one", "two"].map(|name| mkdir(&volume, ROOT_INO, name));
+    for dir in dirs {
+        say(&volume, dir, Tiering::WriteBack).unwrap();
+    }
+    let made = |files: &mut Files, number: usize| {
+        files.add(&volume, dirs[number % 2], &format!("{number}"), LARGE)
+    };
+    let large: Vec<Ino> = (0..8).map(|number| made(&mut files, number)).collect();
+    for round in 1..8 {
+        for ino in &large {
+            let at = files.0[ino].len() as u64;
+            let bytes = content(LARGE, round);
+            volume.write(*ino, at, &bytes).unwrap();
+            files.0.get_mut(ino).unwrap().extend(bytes);
+            volume.sync().unwrap();
+        }
+    }
+    let runs = |ino: Ino| {
+        let mut end = None;
+        let (pieces, next) = volume.ranges(ino).map(0).unwrap();
+        assert_eq!(next, None);
+        let starts = pieces.iter().filter(|piece| {
+            let Place::Home(at) = piece.place else {
+                return false;
+            };
+            end.replace(at + piece.len) != Some(at)
+        });
+        starts.count()
+    };
+    let before: usize = large.iter().map(|ino| runs(*ino)).sum();
+    assert!(before >= 48, "{before}");
+    let [_, writes] = slow_requests(&volume);
+    let bytes = owed(&volume);
+    volume.upkeep().settle(usize::MAX).unwrap();
+    idle(&volume);
+    assert_eq!(owed(&volume), 0);
+    let after: usize = large.iter().map(|ino| runs(*ino)).sum();
+    assert!(after <= 10, "{after} pieces of 8 files");
+    let writes = slow_requests(&volume)[1] - writes;
+    assert!(
+        writes <= bytes / (512 << 10),
+        "{writes} writes of {bytes} bytes"
+    );
+    files.are_there(&volume, &device);
+}
+
+/// Where the volume places what is written next says the directory, whatever it said before.
+#[test]
+fn a_directory_may_change_its_mind_about_writing_back() {
+    let device = pair(64 << 20);
+    let (volume, mut files) = (open(&device), Files::default());
+    let dir = mkdir(&volume, ROOT_INO, "dir");
+    carry(&volume, dir, Tier::Fast);
+    let large = files.add(&volume, dir, "large", 4 << 20);
+    volume.sync().unwrap();
+    // What is there goes to where it stays at once.
+    let done = carry(&volume, dir, Tiering::WriteBack);
+    assert_eq!((done.files, homes(&volume, large)[0]), (1, 0));
+    let later = files.add(&volume, dir, "later", 4 << 20);
+    volume.sync().unwrap();
+    assert!(owed(&volume) >= 4 << 20);
+    carry(&volume, dir, Tier::Fast);
+    idle(&volume);
+    assert_eq!(owed(&volume), 0);
+    for ino in [large, later] {
+        assert_eq!(homes(&volume, ino)[1], 0);
+    }
+    carry(&volume, dir, Tiering::WriteBack);
+    let last = files.add(&volume, dir, "last", 4 << 20);
+    volume.sync().unwrap();
+    assert!(homes(&volume, last)[0] > 0);
+    carry(&volume, dir, Tiering::Bypass);
+    assert_eq!((owed(&volume), homes(&volume, last)[0]), (0, 0));
+    assert_eq!(said(&volume, dir), "bypass");
+    let new = files.add(&volume, dir, "new", LARGE);
+    volume.sync().unwrap();
+    assert_eq!(homes(&volume, new)[0], 0);
+    files.are_there(&volume, &device);
+}
+
+/// A copy of what the fast device holds stands on a slow one: writing there first would cost that a write more.
+#[test]
+fn where_the_slow_device_has_a_copy_nothing_waits_to_be_written_back() {
+    for copy in [CopyKind::Each, CopyKind::Behind] {
+        let options = MkfsOptions {
+            copy: Some(copy),
+            ..MkfsOptions::default()
+        };
+        let device = fast_and_slow_with([64 << 20, 256 << 20], &options).unwrap();
+        let (volume, mut files) = (open(&device), Files::default());
+        let dir = mkdir(&volume, ROOT_INO, "dir");
+        say(&volume, dir, Tiering::WriteBack).unwrap();
+        let large = files.add(&volume, dir, "large", LARGE);
+        files.are_there(&volume, &device);
+        assert_eq!((homes(&volume, large)[0], owed(&volume)), (0, 0));
+    }
 }

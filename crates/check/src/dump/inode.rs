@@ -130,6 +130,10 @@ fn tier(on: Tiering) -> Worded<Option<&'static str>> {
         Some(on @ Tiering::UpTo(_)) => {
             format!("large files: up to {} on fast devices\n", on.word())
         }
+        Some(Tiering::Bypass) => "large files: on slow devices, past the fast ones\n".to_owned(),
+        Some(Tiering::WriteBack) => {
+            "large files: on fast devices, and later on slow ones\n".to_owned()
+        }
     };
     worded(said.map(Tiering::word), text)
 }

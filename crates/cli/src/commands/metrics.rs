@@ -44,7 +44,7 @@ enum Type {
 }
 
 /// Figures of the whole volume: name, what it is, where the daemon's report has it, and what it means.
-const FIGURES: [(&str, Type, &str, &str); 30] = {
+const FIGURES: [(&str, Type, &str, &str); 31] = {
     use Type::{Counter, Gauge};
     [
         (
@@ -135,6 +135,12 @@ const FIGURES: [(&str, Type, &str, &str); 30] = {
             Counter,
             "/hot/missed_bytes",
             "Bytes of large files that were read on slow devices.",
+        ),
+        (
+            "owed_bytes",
+            Gauge,
+            "/groups/owed_bytes",
+            "Bytes of large files that stand on fast devices and go to slow ones later.",
         ),
         (
             "cleaned_fragments",

@@ -29,6 +29,10 @@ Examples:
       Large files there go to the fast devices of a volume that has some beside others.
   loamfs place /mnt/photos --on 1M
       Those up to a MiB do, and larger ones go to the slow devices.
+  loamfs place /mnt/scratch --on write-back
+      What is written there goes to the fast devices, and to the slow ones later.
+  loamfs place /mnt/snapshots --on bypass
+      Large files there never take room of the fast devices.
   loamfs place /mnt/photos
       What the directory says.";
 
@@ -82,7 +86,9 @@ pub struct PlaceArgs {
     place: Option<Word>,
     /// On which devices large files of it go, on a volume with fast devices beside others, as long as these have room: on the `slow` ones, as
     /// they do by themselves (`auto`, which moves nothing), or on the `fast` ones, of which a quarter is left to the log. Or a size: files up to that go
-    /// to the fast ones, others to the slow ones.
+    /// to the fast ones, others to the slow ones. With `write-back` they are written to the fast ones, and go to the slow ones when the volume
+    /// is idle or the fast ones get short of room; `loamfs info` tells how much is still to go. With `bypass` they are on the slow ones, and what is
+    /// read of them often is not kept on the fast ones either.
     #[arg(long, value_name = "DEVICES", value_parser = tierings(), hide_possible_values = true)]
     on: Option<Tiering>,
     /// Print JSON.
@@ -263,6 +269,8 @@ fn said(place: Option<&str>, on: Option<Tiering>) -> String {
     let on = on.map(|on| match on {
         Tiering::On(tier) => format!("large files on {}", tier.word()),
         Tiering::UpTo(_) => format!("large files up to {} on fast, others on slow", on.word()),
+        Tiering::Bypass => "large files on slow, past the fast ones".to_owned(),
+        Tiering::WriteBack => "large files on fast, and later on slow".to_owned(),
     });
     let words: Vec<String> = place.map(str::to_owned).into_iter().chain(on).collect();
     words.join(", ")

@@ -28,6 +28,8 @@ pub(super) fn info_json(volume: &Volume) -> Value {
             "track": track,
             "spilled_log": info.spilled_log_groups,
             "spilled_data_bytes": bytes(info.spilled_data_frags),
+            "owed_bytes": bytes(info.owed.frags),
+            "owed_is_known": info.owed.is_known,
         },
         "behind": info.behind.map(|behind| behind_json(&behind)),
         "devices": info.members.iter().map(|member| member_json(member, info.fragment_size)).collect::<Vec<_>>(),

@@ -75,6 +75,9 @@ pub const RO_COMPATIBLE_COPY: u64 = 32;
 pub const RO_COMPATIBLE_LIMIT: u64 = 64;
 /// Read-only compatible feature: another device may have an older checkpoint of what the leading one holds ([`Superblock::behind`]).
 pub const RO_COMPATIBLE_BEHIND: u64 = 128;
+/// Read-only compatible feature: what directories say of that may be that their files bypass the fast devices, or are written back from
+/// them ([`crate::inode::Tiering`]).
+pub const RO_COMPATIBLE_WRITE_BACK: u64 = 256;
 /// Read-only compatible features that this code knows.
 pub const RO_COMPATIBLE_KNOWN: u64 = RO_COMPATIBLE_ALL_LOG
     | RO_COMPATIBLE_PLACES
@@ -83,7 +86,8 @@ pub const RO_COMPATIBLE_KNOWN: u64 = RO_COMPATIBLE_ALL_LOG
     | RO_COMPATIBLE_TIER
     | RO_COMPATIBLE_COPY
     | RO_COMPATIBLE_LIMIT
-    | RO_COMPATIBLE_BEHIND;
+    | RO_COMPATIBLE_BEHIND
+    | RO_COMPATIBLE_WRITE_BACK;
 
 impl Superblock {
     /// What a program must know of the volume.
@@ -147,6 +151,11 @@ impl Superblock {
     /// Whether directories may say on which devices large files go.
     pub const fn has_tier(&self) -> bool {
         self.ro_compatible & RO_COMPATIBLE_TIER != 0
+    }
+
+    /// Whether directories may say that files bypass the fast devices, or are written back from them.
+    pub const fn may_write_back(&self) -> bool {
+        self.ro_compatible & RO_COMPATIBLE_WRITE_BACK != 0
     }
 
     /// Whether what the leading device holds may stand a second time.

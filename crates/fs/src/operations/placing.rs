@@ -2,7 +2,7 @@
 
 use super::flags::INODE_COST;
 use super::{Broken, Change, Claim, Operation, Plan, Stepped, unless_damaged};
-use crate::blocks::Stop;
+use crate::blocks::{Fetch, Stop, What};
 use crate::budget::NODES_COST;
 use crate::core::Core;
 use crate::dir;
@@ -14,7 +14,8 @@ use crate::permission;
 use loamfs_format::group::Role;
 use loamfs_format::inode::{Inode, Placement, Tier, Tiering};
 use loamfs_format::superblock::{
-    Features, INCOMPATIBLE_TRACKS, RO_COMPATIBLE_LIMIT, RO_COMPATIBLE_PLACEMENT, RO_COMPATIBLE_TIER,
+    Features, INCOMPATIBLE_TRACKS, RO_COMPATIBLE_LIMIT, RO_COMPATIBLE_PLACEMENT,
+    RO_COMPATIBLE_TIER, RO_COMPATIBLE_WRITE_BACK,
 };
 use loamfs_format::{Ino, Pointer};
 use std::sync::Arc;
@@ -35,18 +36,93 @@ impl Loader<'_> {
     }
 }
 
-/// On which devices a file's directory says that the blocks of a large file go which is to have blocks up to byte `end` at least. What
-/// cannot be read of it keeps nobody from writing.
-pub(crate) fn tier_of(core: &mut Core, ino: Ino, end: u64) -> Result<Tier, Stop> {
-    if !core.sb.has_tier() || !core.space.usage().has_tiers() {
-        return Ok(Tier::Auto);
+/// On which devices new homes of blocks are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Aim {
+    /// Where they stay.
+    On(Tier),
+    /// On fast ones, from which they go to slow ones later.
+    WriteBack,
+    /// On the slow ones, to which they come from there.
+    Back,
+}
+
+impl Aim {
+    /// The devices.
+    pub fn tier(self) -> Tier {
+        match self {
+            Aim::On(tier) => tier,
+            Aim::WriteBack => Tier::Fast,
+            Aim::Back => Tier::Slow,
+        }
     }
-    let inode = core.node(ino)?.inode();
-    let (parent, bytes) = (inode.parent, inode.size.max(end));
+
+    /// Whether what stands on fast ones all the same is to go to slow ones.
+    pub fn goes_on(self) -> bool {
+        matches!(self, Aim::WriteBack | Aim::Back)
+    }
+}
+
+/// On which devices the blocks of a large file go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Aims {
+    /// Those that somebody writes.
+    pub new: Aim,
+    /// Those that are there, and that the mover takes along for whatever reason.
+    pub moved: Aim,
+}
+
+/// What a file's directory says of where its blocks go. What cannot be read of it keeps nobody from writing.
+fn tiering_of(core: &mut Core, ino: Ino) -> Result<Tiering, Stop> {
+    if !core.sb.has_tier() || !core.space.usage().has_tiers() {
+        return Ok(Tiering::default());
+    }
+    let parent = core.node(ino)?.inode().parent;
     match core.loader().directory(parent) {
-        Ok((node, _)) => Ok(node.inode().tier.of_size(bytes)),
-        Err(Stop::Failed(_)) => Ok(Tier::Auto),
+        Ok((node, _)) => Ok(node.inode().tier),
+        Err(Stop::Failed(_)) => Ok(Tiering::default()),
         Err(stop) => Err(stop),
+    }
+}
+
+/// On which devices the blocks of a large file go which is to have blocks up to byte `end` at least.
+pub(crate) fn aims_of(core: &mut Core, ino: Ino, end: u64) -> Result<Aims, Stop> {
+    let tiering = tiering_of(core, ino)?;
+    let bytes = match tiering {
+        Tiering::UpTo(_) => core.node(ino)?.inode().size.max(end),
+        _ => end,
+    };
+    // What stands on a slow device too saves that no write.
+    let waits = core.sb.second_place().is_none();
+    let (new, moved) = match (tiering, Aim::On(tiering.of_size(bytes))) {
+        (Tiering::WriteBack, _) if waits => (Aim::WriteBack, Aim::Back),
+        (Tiering::WriteBack, _) => (Aim::Back, Aim::Back),
+        (_, stays) => (stays, stays),
+    };
+    Ok(Aims { new, moved })
+}
+
+/// Whether blocks of a file that stand on fast devices are to go to slow ones.
+pub(crate) fn is_written_back(core: &mut Core, ino: Ino) -> Result<bool, Stop> {
+    Ok(tiering_of(core, ino)? == Tiering::WriteBack)
+}
+
+impl Core {
+    /// Whether what is wanted may become hot data: nothing does of a file whose directory says that it bypasses the fast devices, or of
+    /// which that is not known, since its directory is not in memory.
+    pub fn may_be_hot(&self, wanted: &[Fetch]) -> bool {
+        if !self.sb.may_write_back() {
+            return true;
+        }
+        let tiering = |ino: Ino| {
+            let parent = self.inodes.get(ino)?.inode().parent;
+            Some(self.inodes.get(parent)?.inode().tier)
+        };
+        let mut units = wanted.iter().filter_map(|fetch| match fetch.what {
+            What::Unit { ino, .. } => Some(ino),
+            _ => None,
+        });
+        units.all(|ino| tiering(ino).is_some_and(|tiering| tiering != Tiering::Bypass))
     }
 }
 
@@ -79,6 +155,9 @@ impl Wish {
             Wish::Large(Tiering::On(_)) => Some(Features::ro_compatible(RO_COMPATIBLE_TIER)),
             Wish::Large(Tiering::UpTo(_)) => Some(Features::ro_compatible(
                 RO_COMPATIBLE_TIER | RO_COMPATIBLE_LIMIT,
+            )),
+            Wish::Large(Tiering::Bypass | Tiering::WriteBack) => Some(Features::ro_compatible(
+                RO_COMPATIBLE_TIER | RO_COMPATIBLE_WRITE_BACK,
             )),
         }
     }
@@ -200,7 +279,12 @@ impl MoveFile {
 
 /// Whether a file goes where a directory says.
 pub(super) fn is_placed_in(inode: &Inode, dir: Ino) -> bool {
-    inode.is_file() && inode.parent == dir && inode.truncating == u64::MAX
+    inode.parent == dir && is_whole(inode)
+}
+
+/// Whether an inode is a file of which nothing is being cut off.
+pub(super) fn is_whole(inode: &Inode) -> bool {
+    inode.is_file() && inode.truncating == u64::MAX
 }
 
 /// Whether a file is a small one outside of its inode, that nobody has just changed.

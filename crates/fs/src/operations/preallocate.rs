@@ -2,7 +2,7 @@
 //! read as zeros, whatever their homes hold. Their first write goes in place, since no segment shows what stands there
 //! (rules 3 and 6), and takes no space but for the checksum: what that needs is kept free from the call on.
 
-use super::placing::tier_of;
+use super::placing::{Aim, aims_of};
 use super::write::Writing;
 use super::{Broken, Change, Claim, Operation, Plan};
 use crate::blocks::Stop;
@@ -156,13 +156,10 @@ impl NewHomes {
         }
         blocks.retain(|_, count| *count == per_block);
         let end = blocks.keys().next_back().map_or(0, |block| block + 1);
-        let tier = tier_of(
-            core,
-            ino,
-            end.saturating_mul(core.geometry.block_size.into()),
-        )?;
+        let end = end.saturating_mul(core.geometry.block_size.into());
+        let aim = aims_of(core, ino, end)?.moved;
         let runs = runs_of(blocks.into_keys());
-        let homes = match core.homes().take(ino, runs, tier) {
+        let homes = match core.homes().take(ino, aimed(runs, aim)) {
             Err(Stop::Full) => return Ok(None),
             found => found?,
         };
@@ -250,7 +247,7 @@ fn take_homes(core: &mut Core, ino: Ino, holes: &[Range<u64>]) -> Result<Vec<(u6
     let mut count: u64 = holes.iter().map(|hole| hole.end - hole.start).sum();
     core.budget().admit(NODES_COST, 0)?;
     let end = holes.last().map_or(0, |hole| hole.end);
-    let tier = tier_of(core, ino, end.saturating_mul(block))?;
+    let aim = aims_of(core, ino, end.saturating_mul(block))?.new;
     // What cannot be had whole is not begun.
     if count > core.space.usage().free_frags() / frags {
         return Err(Stop::Full);
@@ -266,7 +263,7 @@ fn take_homes(core: &mut Core, ino: Ino, holes: &[Range<u64>]) -> Result<Vec<(u6
             .space_fits(NODES_COST + promise, count * block)
         {
             core.budget().admit(NODES_COST + promise, 0)?;
-            match core.homes().take(ino, first_of(holes, count), tier) {
+            match core.homes().take(ino, aimed(first_of(holes, count), aim)) {
                 Err(Stop::Full) if count > 1 => {}
                 Err(stop) => return Err(stop),
                 Ok(mut homes) => {
@@ -281,6 +278,11 @@ fn take_homes(core: &mut Core, ino: Ino, holes: &[Range<u64>]) -> Result<Vec<(u6
         count /= 2;
     }
     Ok(Vec::new())
+}
+
+/// Runs of blocks that all go to the same devices.
+fn aimed(runs: Vec<Range<u64>>, aim: Aim) -> impl Iterator<Item = (Range<u64>, Aim)> {
+    runs.into_iter().map(move |run| (run, aim))
 }
 
 /// The first `count` blocks of some ranges.

@@ -22,7 +22,7 @@ pub(super) const LEFTOVERS_STEP: usize = 64;
 
 impl Upkeep<'_> {
     /// Does what is due by the clock: commit by age, leftovers of an earlier mount, settling, checkpoints,
-    /// emptying groups while few are free, hot data, and tracks.
+    /// emptying groups while few are free, hot data, what is owed to slow devices, and tracks.
     ///
     /// # Errors
     /// [`Error`].
@@ -32,7 +32,7 @@ impl Upkeep<'_> {
         if !self.core().access.is_writable() {
             return Ok(());
         }
-        let idle = self.former().may_be_idle();
+        let quiet = self.former().is_quiet();
         self.find_leftovers();
         engine.tidy_after(LEFTOVERS_STEP);
         self.reserve_places();
@@ -64,8 +64,9 @@ impl Upkeep<'_> {
         if let Err(error) = engine.renew_in_time() {
             tracing::error!(%error, "the copy of the log that is behind cannot be renewed");
         }
+        self.pay_back(quiet && !settles);
         engine.empty_in_idle_time();
-        if idle && !settles {
+        if quiet && !settles && self.former().may_form() {
             self.former().form_in_idle_time();
         }
         self.former().end_tick();

@@ -360,11 +360,15 @@ impl<'e> Course<'e> {
     /// Reads blocks that an operation asked for while segment `asked` was open; returns what cannot be had.
     fn fetch(&mut self, wanted: &[Fetch], asked: Ssn) -> Vec<Damage> {
         self.fetched = true;
-        self.engine.share_cache(&self.engine.core());
+        let may_be_hot = {
+            let core = self.engine.core();
+            self.engine.share_cache(&core);
+            core.may_be_hot(wanted)
+        };
         let pins = &mut self.pins;
         let take =
             |fetch: &Fetch, bytes: &[u8]| self.engine.core().blocks.fetched(fetch, bytes, pins);
-        let failed = fetch_into(&self.engine.reader, wanted, take).into_iter();
+        let failed = fetch_into(&self.engine.reader, wanted, may_be_hot, take).into_iter();
         let damage = |(fetch, error)| Damage {
             fetch,
             error,

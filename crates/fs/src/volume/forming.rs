@@ -90,13 +90,17 @@ impl Former<'_> {
         self.upkeep.engine()
     }
 
-    /// A tick begins. Whether nobody asked for anything since the last one, and something may form.
-    pub(super) fn may_be_idle(&self) -> bool {
+    /// A tick begins. Whether nobody asked for anything since the last one.
+    pub(super) fn is_quiet(&self) -> bool {
         let engine = self.engine();
         let requests = engine.sweeper().requests();
         let asked = engine.tally.asked();
-        let is_quiet = engine.forming().is_quiet(asked, requests);
-        is_quiet && weigh::matter(&engine.core())
+        engine.forming().is_quiet(asked, requests)
+    }
+
+    /// Whether something may form.
+    pub(super) fn may_form(&self) -> bool {
+        weigh::matter(&self.engine().core())
     }
 
     /// A tick ends: its requests were nobody's.

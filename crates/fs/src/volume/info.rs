@@ -1,5 +1,6 @@
 //! Figures of a volume in use.
 
+use super::owed::OwedInfo;
 use super::{Arranged, BehindInfo, Volume};
 use crate::access::Access;
 use crate::core::Core;
@@ -34,6 +35,8 @@ pub struct Info {
     pub spilled_log_groups: u64,
     /// Fragments of large files that went to slow devices since the volume was opened, though their directories say fast.
     pub spilled_data_frags: u64,
+    /// What is owed to slow devices.
+    pub owed: OwedInfo,
     /// Fragments of the volume, in use or held back, and held back.
     pub total_frags: u64,
     /// See above.
@@ -240,6 +243,7 @@ impl Volume {
             groups,
             spilled_log_groups: core.space.usage().spilled_log_groups(),
             spilled_data_frags: core.writeback.spilled_frags(),
+            owed: OwedInfo::of(&core),
             total_frags: core.sb.present_frags(),
             used_frags: core.space.usage().in_use().saturating_sub(absent),
             held_frags: core.space.held().frags(),

@@ -132,6 +132,7 @@ impl Volume {
                 settle_bytes: options.settle_bytes,
                 quiet: Mutex::default(),
                 forming: Mutex::default(),
+                owing: Mutex::default(),
                 warmed: Mutex::default(),
                 spare: Spare::default(),
                 shares,

@@ -515,10 +515,12 @@ impl Arranger<'_> {
                 room,
             };
             let carried = engine.run(|core| step.take(core))?;
+            // Hot data of it is none any more.
+            engine.reader.overwritten(&carried.bypasses);
             arranging.done.files += u64::from(carried.begins && carrying.passes == 0);
             arranging.done.bytes += carried.bytes;
             bytes += carried.bytes;
-            room = room.without(&carried);
+            room = room.without(carried.to, carried.bytes);
             next = carried.next;
             if carried.full {
                 arranging.end();

@@ -9,13 +9,14 @@ use crate::core::Core;
 use crate::extents;
 use crate::inodes::Inodes;
 use crate::law::{Law, Rules};
+use crate::operations::placing::Aim;
 use crate::pending::Pending;
 use crate::unit::{UNIT, UnitBytes, unit_of};
 use loamfs_format::checksum::unit_crc;
 use loamfs_format::inode::Tier;
 use loamfs_format::summary::{Allocation, Record, Unwritten};
 use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, GroupNo, Identity, Ino};
-use loamfs_space::{FoundSpace, Owner, Space};
+use loamfs_space::{Debtor, FoundSpace, Owner, Space};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
@@ -59,20 +60,23 @@ impl Core {
 }
 
 impl Homes<'_> {
-    /// Takes space for blocks, in as long extents as there are, on the devices of a tier first; nothing is taken when it stops.
+    /// Takes space for runs of blocks, in as long extents as there are, each on the devices that it aims at first; nothing is taken when
+    /// it stops.
     pub fn take(
         &mut self,
         ino: Ino,
-        runs: Vec<Range<u64>>,
-        tier: Tier,
+        runs: impl IntoIterator<Item = (Range<u64>, Aim)>,
     ) -> Result<Vec<(u64, Extent)>, Stop> {
+        let debtor = Debtor::of(self.inodes.loaded(ino)?.inode());
         let mut homes: Vec<(u64, Extent)> = Vec::new();
-        for run in runs {
+        let mut aimed: Vec<(Extent, Aim)> = Vec::new();
+        for (run, aim) in runs {
             let mut at = run.start;
             while at < run.end {
-                match self.take_one(ino, at..run.end, &homes, tier) {
+                match self.take_one(ino, at..run.end, &homes, aim.tier()) {
                     Ok(extent) => {
                         homes.push((at, extent));
+                        aimed.push((extent, aim));
                         at += extent.frags / self.geometry.block_frags();
                     }
                     Err(stop) => {
@@ -82,19 +86,20 @@ impl Homes<'_> {
                 }
             }
         }
-        if tier == Tier::Fast {
-            self.note_spilled(&homes);
-        }
+        self.note_fast(debtor, &aimed);
         Ok(homes)
     }
 
-    /// Tells when what should stand on the fast devices begins to go elsewhere, and counts it.
-    fn note_spilled(&mut self, homes: &[(u64, Extent)]) {
+    /// Tells when what should stand on the fast devices begins to go elsewhere, and counts it. Notes what stands there and is to go on.
+    fn note_fast(&mut self, debtor: Debtor, homes: &[(Extent, Aim)]) {
         let usage = self.space.usage();
-        let elsewhere = homes
-            .iter()
-            .filter(|(_, extent)| !usage.is_on(Tier::Fast, extent.start));
-        let frags = elsewhere.map(|(_, extent)| extent.frags).sum();
+        let is_fast = |home: &&(Extent, Aim)| usage.is_on(Tier::Fast, home.0.start);
+        let (there, elsewhere): (Vec<&_>, Vec<&_>) = homes.iter().partition(is_fast);
+        for (extent, _) in there.into_iter().filter(|(_, aim)| aim.goes_on()) {
+            self.space.owed_mut().owe(*extent, debtor);
+        }
+        let spilled = elsewhere.iter().filter(|(_, aim)| aim.tier() == Tier::Fast);
+        let frags = spilled.map(|(extent, _)| extent.frags).sum();
         if self.writeback.spilled.note(frags) {
             tracing::warn!(
                 "the fast devices have no room for large files that should stand there: they go to the others"

@@ -3,7 +3,7 @@
 use super::homed::{BATCH_UNITS_MAX, Batch, IMAGE_UNITS_MAX};
 use crate::blocks::{Missed, Stop};
 use crate::core::Core;
-use crate::operations::placing::tier_of;
+use crate::operations::placing::{Aim, aims_of};
 use crate::operations::{Broken, Change, Claim, Operation, Plan};
 use crate::unit::{UNIT, UnitBytes};
 use loamfs_format::checksum::unit_crc;
@@ -216,9 +216,8 @@ fn room_for(
     for (unit, home) in first {
         firsts.push((unit, home, core.reading().unit_content(ino, unit)?));
     }
-    let tier = tier_of(core, ino, 0)?;
-    let runs = runs_of(blocks.keys().copied());
-    let homes = core.homes().take(ino, runs, tier)?;
+    let runs = aimed(core, ino, &blocks)?;
+    let homes = core.homes().take(ino, runs)?;
     Ok(Taken {
         images,
         fresh,
@@ -399,6 +398,27 @@ fn home_write(
         .cloned();
     let numbers = first * geometry.block_units()..;
     (home.start, numbers.zip(units).collect())
+}
+
+/// The runs among some blocks, and where they go: what the mover takes along may go elsewhere than what somebody writes.
+fn aimed(core: &mut Core, ino: Ino, blocks: &Blocks) -> Result<Vec<(Range<u64>, Aim)>, Stop> {
+    let (aims, per_block) = (aims_of(core, ino, 0)?, core.geometry.block_units());
+    let homed = core.inodes.loaded(ino)?.homed();
+    let moves = |block: &u64| {
+        let mut units = block * per_block..(block + 1) * per_block;
+        aims.new != aims.moved && units.any(|unit| homed.moves(unit))
+    };
+    let (moved, new): (Vec<u64>, Vec<u64>) = blocks.keys().copied().partition(moves);
+    let runs = [(new, aims.new), (moved, aims.moved)]
+        .into_iter()
+        .flat_map(|(blocks, aim)| {
+            runs_of(blocks.into_iter())
+                .into_iter()
+                .map(move |run| (run, aim))
+        });
+    let mut runs: Vec<_> = runs.collect();
+    runs.sort_by_key(|(run, _)| run.start);
+    Ok(runs)
 }
 
 /// The runs among some blocks.

@@ -30,12 +30,17 @@ pub(super) fn claimable(groups: &Groups, tier: Tier, kept: u64) -> u64 {
     if tier != Tier::Fast {
         return claimable;
     }
-    let fast = groups.layout().tier(tier);
+    let all = groups.layout().tier(tier).iter().map(Range::len);
+    let left = all.sum::<usize>().div_ceil(KEPT_OF_FAST) as u64;
+    claimable.min(free_on(groups, tier).saturating_sub(left))
+}
+
+/// Free groups on the devices of a tier.
+pub(super) fn free_on(groups: &Groups, tier: Tier) -> u64 {
     let free = groups.of(Role::Free).groups();
     let free_in = |range: &Range<usize>| free.range(range.start as u32..range.end as u32).count();
-    let free: usize = fast.iter().map(free_in).sum();
-    let all: usize = fast.iter().map(Range::len).sum();
-    claimable.min(free.saturating_sub(all.div_ceil(KEPT_OF_FAST)) as u64)
+    let within = groups.layout().tier(tier);
+    within.iter().map(free_in).sum::<usize>() as u64
 }
 
 /// Where extents end that were found before.

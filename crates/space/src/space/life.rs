@@ -55,6 +55,7 @@ impl Space {
     pub fn abandon(&mut self, extent: Extent) -> Result<(), SpaceError> {
         let range = self.unshown.take(extent, &self.groups)?;
         self.groups.mark().clear_unshown(range);
+        self.owed.pay(extent);
         Ok(())
     }
 
@@ -82,6 +83,7 @@ impl Space {
             return Err(SpaceError::NotInUse { extent });
         }
         self.held.insert(range, wait);
+        self.owed.pay(extent);
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Short workloads: each does one thing that a program does.
 
 use loamfs_format::inode::mode;
-use loamfs_fs::{Placement, Tier, XattrMode};
+use loamfs_fs::{Placement, Tier, Tiering, XattrMode};
 
 use super::starts::{create, ids::*, mkdir, name_of, setxattr, write};
 use crate::geometry::Geometry;
@@ -68,6 +68,9 @@ fn allocate(id: Id, len: u64) -> Op {
         grow: true,
     }
 }
+
+/// Ticks at which nobody has asked for anything, until what is owed to slow devices moves, and some more.
+const IDLE_TICKS: usize = 14;
 
 /// What may follow a workload, before the crash that comes after it.
 pub const FOLLOWS: [&str; 8] = [
@@ -245,14 +248,21 @@ fn settling(fresh: Id) -> Vec<Single> {
 /// Large files go to the devices that their directory says, of a volume that has several. No other case has these.
 pub fn carrying(geometry: &Geometry, fresh: Id) -> Vec<Single> {
     let block = u64::from(geometry.block);
-    let on = |dir, tier| Op::On { dir, tier };
-    let to_fast = || on(ROOT, Tier::Fast);
+    let on = |dir, on: Tiering| Op::On { dir, on };
+    let to_fast = || on(ROOT, Tier::Fast.into());
+    let write_back = || on(ROOT, Tiering::WriteBack);
+    let idle = || vec![Op::Tick { millis: 0 }; IDLE_TICKS];
+    let moved = |ops: &[Op]| [&[write_back()], ops, &[Op::Sync], &idle()[..]].concat();
     vec![
         single("on-fast", LARGE, [to_fast()]),
         single(
             "on-fast-and-back",
             HUGE,
-            [to_fast(), Op::Commit(Commit::Durable), on(ROOT, Tier::Slow)],
+            [
+                to_fast(),
+                Op::Commit(Commit::Durable),
+                on(ROOT, Tier::Slow.into()),
+            ],
         ),
         single(
             "on-fast-write",
@@ -270,6 +280,31 @@ pub fn carrying(geometry: &Geometry, fresh: Id) -> Vec<Single> {
             [allocate(LARGE, 20 * block), to_fast()],
         ),
         single("on-fast-cut", LARGE, [to_fast(), truncate(LARGE, block)]),
+        single(
+            "write-back",
+            HUGE,
+            [write_back(), write(HUGE, 0, 20 * block)],
+        ),
+        single(
+            "write-back-moved",
+            HUGE,
+            moved(&[write(HUGE, 0, 20 * block), write(LARGE, 0, 6 * block)]),
+        ),
+        single(
+            "write-back-reserved",
+            fresh,
+            moved(&[create(ROOT, fresh), allocate(fresh, 20 * block)]),
+        ),
+        single(
+            "write-back-again",
+            HUGE,
+            [
+                moved(&[write(HUGE, 0, 20 * block)]),
+                vec![write(HUGE, 5 * block, 20 * block), Op::Sync],
+                idle(),
+            ]
+            .concat(),
+        ),
         single(
             "on-fast-inherited",
             fresh + 1,

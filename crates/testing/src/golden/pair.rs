@@ -80,6 +80,10 @@ pub(super) fn make_limited() -> Made<Image> {
     make_with(["64K", "128M"].into_iter().flat_map(Tiering::of_word))
 }
 
+pub(super) fn make_bypassed() -> Made<Image> {
+    make_with([Tiering::Bypass, Tiering::WriteBack])
+}
+
 /// Of directories that say this, each with files from before and from behind that.
 fn make_with(said: impl IntoIterator<Item = Tiering>) -> Made<Image> {
     let (memory, volume) = open(&Pair::default())?;

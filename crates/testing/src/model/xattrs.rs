@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use loamfs_fs::{Placement, Tier, XattrMode};
+use loamfs_fs::{Placement, Tiering, XattrMode};
 
 use super::{Answer, Id, Objects};
 use crate::errno::{EEXIST, ENODATA};
@@ -34,8 +34,8 @@ impl Objects {
     }
 
     /// Says on which devices large files of a directory go.
-    pub fn carry(&mut self, dir: Id, tier: Tier) {
-        self.say(dir, TIER, tier.word());
+    pub fn carry(&mut self, dir: Id, on: Tiering) {
+        self.say(dir, TIER, on.word());
     }
 
     /// A word that a directory says, unless it is what all say that were not asked.

@@ -1,6 +1,6 @@
 //! Running operations on extended attributes, and on what directories say that is shown as one.
 
-use loamfs_fs::{Placement, Tier};
+use loamfs_fs::{Placement, Tiering};
 
 use super::expect::agree;
 use super::{Runner, Step, is_no_space};
@@ -65,22 +65,22 @@ impl Xattrs<'_, '_> {
     }
 
     /// Says on which devices large files of a directory go, likewise.
-    pub(super) fn carry(&mut self, dir: Id, tier: Tier) -> Verdict<Step> {
+    pub(super) fn carry(&mut self, dir: Id, on: Tiering) -> Verdict<Step> {
         let Some(ino) = self.0.ino(dir) else {
             return Ok(Step::Skipped);
         };
-        let outcome = self.0.subject()?.carry(ino, tier);
+        let outcome = self.0.subject()?.carry(ino, on);
         match &outcome {
             Err(failure) if failure.errno == EOPNOTSUPP => return Ok(Step::Skipped),
             _ => {}
         }
-        must(outcome, || format!("carrying to {tier:?}"))?;
+        must(outcome, || format!("carrying to {on:?}"))?;
         let said = self.0.subject()?.getxattr(ino, TIER);
         let said = must(said, || "asking for a tier".to_owned())?;
-        if said != tier.word().as_bytes() {
+        if said != on.word().as_bytes() {
             return self.0.refused_for_space(true, &[dir]);
         }
-        self.0.model.carry(dir, tier);
+        self.0.model.carry(dir, on);
         Ok(Step::Done)
     }
 
