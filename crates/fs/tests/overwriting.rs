@@ -3,20 +3,35 @@
 
 mod common;
 
-use common::{made, open};
-use loamfs_fs::{Error, Ino, NewInode, ROOT_INO, Volume};
+use common::open;
+use loamfs_device::{Device, MemoryDevice};
+use loamfs_fs::{Env, Error, Ino, MkfsOptions, NewInode, ROOT_INO, Volume, mkfs};
+use std::sync::Arc;
 
 const VOLUME: u64 = 128 << 20;
 /// Bytes of a file.
 const FILE: usize = 12 << 10;
 /// Overwrites between two syncs.
 const SYNC_EVERY: usize = 256;
+/// Bytes that are written for a new one at most.
+const WRITTEN_MAX: u64 = 5;
 /// Bytes that are moved for one overwrite at most, as a part of the volume.
 const MOVED_PART: u64 = 16;
 
 /// A volume on which files take so many of a hundred bytes of what it has room for.
 fn filled(percent: u64) -> (Volume, Vec<Ino>) {
-    let volume = open(&made(VOLUME));
+    filled_with(VOLUME, percent, false)
+}
+
+/// The same of so many bytes; segments may say what changed in inodes.
+fn filled_with(bytes: u64, percent: u64, deltas: bool) -> (Volume, Vec<Ino>) {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(bytes));
+    let options = MkfsOptions {
+        deltas,
+        ..MkfsOptions::default()
+    };
+    mkfs(&device, &options, &Env::fixed(1)).unwrap();
+    let volume = open(&device);
     let room = volume.statfs();
     let bytes = room.available * u64::from(room.fragment_size);
     let files = (0..bytes * percent / 100 / FILE as u64).map(|number| {
@@ -70,4 +85,29 @@ fn what_was_lent_to_overwrites_comes_back() {
         volume.write(ino, 0, &[2; FILE]).unwrap();
     }
     volume.sync().unwrap();
+}
+
+/// Where space was short, each file that was overwritten or moved had the inodes of 32 files written with it: more than its
+/// own contents, and all of that was cleaned in its turn.
+#[test]
+fn inode_blocks_stay_where_they_are_where_space_is_short() {
+    let (volume, files) = filled_with(2 * VOLUME, 80, true);
+    let mut random = 1u64;
+    let mut overwrite = |times: usize| {
+        for turn in 0..times {
+            random = random.wrapping_mul(6364136223846793005).wrapping_add(1);
+            let ino = files[(random >> 33) as usize % files.len()];
+            volume.write(ino, 0, &[turn as u8; FILE]).unwrap();
+            if turn % SYNC_EVERY == 0 {
+                volume.sync().unwrap();
+            }
+        }
+    };
+    overwrite(files.len());
+    let before = volume.info().device;
+    overwrite(files.len());
+    let written = (volume.info().device - before).total().write_bytes;
+    let new = (files.len() * FILE) as u64;
+    assert!(volume.info().cleaned_live_frags > 0, "nothing is short");
+    assert!(written < WRITTEN_MAX * new, "{written} bytes for {new}");
 }

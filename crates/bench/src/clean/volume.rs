@@ -47,6 +47,8 @@ impl Contents {
 pub struct Subject {
     /// Its profile.
     pub profile: String,
+    /// Whether its segments may say what changed in inodes instead of writing their blocks.
+    pub deltas: bool,
     /// Its bytes.
     pub bytes: u64,
     /// What is on it.
@@ -114,6 +116,7 @@ impl Stand {
     fn filled(subject: &Subject, preset: Preset, seed: u64, share: f64) -> Result<Stand, Error> {
         let made = MkfsOptions {
             profile: subject.profile.clone(),
+            deltas: subject.deltas,
             ..MkfsOptions::default()
         };
         let options = OpenOptions::default();

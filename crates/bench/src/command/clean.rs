@@ -35,6 +35,9 @@ pub struct CleanArgs {
     /// What the volume is made with, as by `mkfs --profile`.
     #[arg(long, requires = "volume", default_value = PROFILES[1], value_parser = PROFILES)]
     profile: String,
+    /// Its segments say what changed in inodes, instead of writing their blocks (`MkfsOptions::deltas`).
+    #[arg(long, requires = "volume")]
+    deltas: bool,
     /// What is on it.
     #[arg(long, requires = "volume", default_value = "large")]
     contents: Contents,
@@ -93,6 +96,7 @@ impl CleanArgs {
     fn run_volume(&self, bytes: u64, scale: Scale, chosen: &[Pattern]) -> Result<(), Error> {
         let subject = Subject {
             profile: self.profile.clone(),
+            deltas: self.deltas,
             bytes,
             contents: self.contents,
             utilisations: self.full.clone(),

@@ -254,13 +254,10 @@ impl Budget<'_> {
     }
 
     /// Bytes of deltas from which on segments write inode blocks (rule 16): none are said before both superblock copies tell
-    /// programs of them, or where the log is short.
-    pub fn deltas_most(&mut self) -> u64 {
+    /// programs of them. Where the log is short they are said all the same: the block would take more, in whatever room there is.
+    pub fn deltas_most(&self) -> u64 {
         let told = Features::incompatible(INCOMPATIBLE_DELTAS);
-        let may = self.checkpoints.is_announced(told)
-            && self.access.is_writable()
-            && self.space_fits(self.geometry.segment_max.into(), 0);
-        match may {
+        match self.checkpoints.is_announced(told) && self.access.is_writable() {
             true => u64::from(self.geometry.checkpoint_summary_max) / 4,
             false => 0,
         }

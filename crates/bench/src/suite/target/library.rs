@@ -36,6 +36,9 @@ pub struct LibraryArgs {
     /// What the library's volume is made with, as by `mkfs --profile`.
     #[arg(long, value_name = "PROFILE", requires = "library", default_value = PROFILES[0], value_parser = PROFILES)]
     profile: String,
+    /// Segments of the library's volume say what changed in inodes, instead of writing their blocks (`MkfsOptions::deltas`).
+    #[arg(long, requires = "library")]
+    deltas: bool,
     /// Which groups the library empties first, as the mount option of that name.
     #[arg(long, value_name = "POLICY", requires = "library", value_parser = policy)]
     clean: Option<CleaningPolicy>,
@@ -48,7 +51,10 @@ fn policy(name: &str) -> Result<CleaningPolicy, String> {
 impl LibraryArgs {
     /// What the volume is made with.
     fn made_with(&self) -> MkfsOptions {
-        let default = MkfsOptions::default();
+        let default = MkfsOptions {
+            deltas: self.deltas,
+            ..MkfsOptions::default()
+        };
         match self.profile.is_empty() {
             true => default,
             false => MkfsOptions {
@@ -62,12 +68,17 @@ impl LibraryArgs {
     pub fn told(&self) -> Option<String> {
         let settle = self.settle.map(|bytes| format!("settle={bytes}"));
         let shingled = self.shingled.then(|| "shingled".to_owned());
+        let deltas = self.deltas.then(|| "deltas".to_owned());
         let mut all = CleaningPolicy::NAMED.into_iter();
         let clean = all.find(|(_, policy)| Some(*policy) == self.clean);
         let clean = clean.map(|(name, _)| format!("clean={name}"));
         let other = !["", PROFILES[0]].contains(&self.profile.as_str());
         let profile = other.then(|| format!("profile={}", self.profile));
-        let told = Vec::from_iter([settle, shingled, profile, clean].into_iter().flatten());
+        let told = Vec::from_iter(
+            [settle, shingled, deltas, profile, clean]
+                .into_iter()
+                .flatten(),
+        );
         (!told.is_empty()).then(|| told.join(","))
     }
 }
