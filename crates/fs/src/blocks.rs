@@ -234,6 +234,11 @@ impl Blocks {
         self.caches.contents_max()
     }
 
+    /// Bytes of clean content that are taken up before any are let go of.
+    pub fn contents_free(&self) -> u64 {
+        self.caches.contents_free()
+    }
+
     /// Blocks that operations under way fetched.
     pub fn pinned_count(&self) -> usize {
         self.pinned.len()

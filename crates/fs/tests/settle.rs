@@ -246,6 +246,25 @@ fn what_is_in_memory_still_is_not_read_to_settle_and_costs_less() {
     assert!(held < volume.info().settle_time);
 }
 
+/// Half of an empty cache was left empty, and each of two sweeps passed over all of the log.
+#[test]
+fn after_a_mount_one_pass_over_the_log_brings_what_the_cache_has_room_for() {
+    let device = made();
+    let (ino, content) = overwritten(&open(&device), (0..PIECES).map(|at| at * 197 % PIECES));
+    let options = OpenOptions {
+        cache_bytes: 24 << 20,
+        ..OpenOptions::default()
+    };
+    let volume = Volume::open(Arc::clone(&device), &options, Env::fixed(9)).unwrap();
+    let info = volume.info();
+    assert!(info.images == 2 * PIECES as u64 && info.settle_bytes < SIZE as u64);
+    read_in_order(&volume, ino, &content);
+    let read = volume.info().device.kind(IoKind::Homed).read_bytes;
+    assert_eq!(volume.info().images, 0);
+    // What stands between images is read along.
+    assert!(read < SIZE as u64 / 4 * 5, "{read} bytes");
+}
+
 #[test]
 fn what_fails_to_settle_is_tried_again_if_that_may_pass() {
     let device = Arc::new(FaultyDevice::new(made()));

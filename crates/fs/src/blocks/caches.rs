@@ -46,6 +46,8 @@ impl Weighter<Key, Block> for Weight {
 
 type Cache = Of<Key, Block, Weight, NumberHash>;
 
+/// What the bookkeeping of units takes of what they take together, at most.
+const UNIT_OVERHEAD: u64 = 32;
 /// The part of the cache that metadata and content each have at least.
 const LEAST: u64 = 4;
 /// The part by which their shares change at once.
@@ -87,6 +89,15 @@ impl Caches {
     /// Bytes of content that they keep at most, as things are.
     pub fn contents_max(&self) -> u64 {
         self.contents.capacity()
+    }
+
+    /// Bytes of content that they take up before they let go of anything for it.
+    pub fn contents_free(&self) -> u64 {
+        let free = self
+            .contents
+            .capacity()
+            .saturating_sub(self.contents.weight());
+        free - free / UNIT_OVERHEAD
     }
 
     /// A block that one of them holds.

@@ -71,7 +71,7 @@ pub struct Info {
     pub longest_wait: Duration,
     /// Bytes for caches and dirty data together ([`OpenOptions::cache_bytes`](super::OpenOptions::cache_bytes)).
     pub cache_bytes: u64,
-    /// Bytes of images that settle together at most ([`OpenOptions::settle_bytes`](super::OpenOptions::settle_bytes)).
+    /// Bytes of images that settle together ([`OpenOptions::settle_bytes`](super::OpenOptions::settle_bytes)), at most if that was said.
     pub settle_bytes: u64,
     /// Bytes in the block cache.
     pub cached_bytes: u64,

@@ -33,8 +33,8 @@ pub struct OpenOptions {
     pub renew_age_ms: u64,
     /// Bytes of large files' data that may wait; without it a quarter of the cache, and an eighth of the volume at most.
     pub dirty_max: Option<usize>,
-    /// Bytes of images that are in memory together on their way home; without it half of what the cache keeps of contents, and
-    /// half of the cache at most.
+    /// Bytes of images that are in memory together on their way home, half of the cache at most; without it half of what the cache
+    /// keeps of contents, and more where that has room.
     pub settle_bytes: Option<usize>,
     /// When images settle.
     pub settles: SettleWhen,

@@ -93,8 +93,18 @@ impl Sweeper<'_> {
         Ok(())
     }
 
-    /// Bytes of images that are in memory together on their way home, at most: what was said, up to half of the cache, or half
-    /// of what the cache keeps of contents. They belong to it.
+    /// Bytes of images that are in memory together on their way home, at most: what was said, or else what the cache of contents has
+    /// room for, since a sweep leaves them there, and half of it in any case. So after a mount one pass over the log does.
+    pub(crate) fn sweep_bytes(&self) -> u64 {
+        let least = self.settle_bytes();
+        match self.settle_bytes {
+            Some(_) => least,
+            None => least.max(self.core().blocks.contents_free()),
+        }
+    }
+
+    /// Bytes of contents that are in memory beside the cache, at most: what was said, up to half of the cache, or half of what the
+    /// cache keeps of contents.
     pub(crate) fn settle_bytes(&self) -> u64 {
         match self.settle_bytes {
             Some(bytes) => bytes.min(self.shares.bytes / 2) as u64,

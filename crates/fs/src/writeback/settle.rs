@@ -16,15 +16,16 @@ use crate::volume::Engine;
 use loamfs_device::{IoKind, Write};
 use loamfs_format::maps::LazyEntry;
 use loamfs_format::summary::Record;
-use loamfs_format::{Extent, FragAddr, Geometry, Ino, Pointer};
+use loamfs_format::{Extent, FragAddr, Geometry, Ino, Pointer, Ssn};
 use loamfs_log::writer::LogWriter;
 use std::ops::Deref;
 
 /// Images that are read together: what lies between them may be read along.
 const READ_TOGETHER: usize = 256;
-/// Images that are written before a flush: 4 MiB. No more of one sweep is in the device's way when somebody else flushes, and who
-/// wants `homes` alone waits for no more.
+/// Images that are written before a flush while others flush, too: 4 MiB. No more of one sweep is in the device's way then.
 const FLUSHED_TOGETHER: usize = (4 << 20) / UNIT as usize;
+/// The same while nobody else does: each flush costs a disk a turn. Who wants `homes` alone waits for no more.
+const FLUSHED_ALONE: usize = (16 << 20) / UNIT as usize;
 
 /// A home, its image, and what that holds.
 type ImageUnit = (FragAddr, LazyEntry, UnitBytes);
@@ -101,6 +102,14 @@ impl Settling<'_> {
         }
         missed.nothing()?;
         Ok(units)
+    }
+
+    /// Images that are written before a flush, in a sweep that began when this segment was durable.
+    fn flushed_together(&self, begun: Ssn) -> usize {
+        match self.log.durable() == begun {
+            true => FLUSHED_ALONE,
+            false => FLUSHED_TOGETHER,
+        }
     }
 
     /// The writes of images to their homes are over.
@@ -286,19 +295,23 @@ impl Sweeper<'_> {
 
     /// Images that are in memory together on their way home, at most.
     pub(crate) fn settle_buffer(&self) -> usize {
-        (self.settle_bytes() / UNIT).max(1) as usize
+        (self.sweep_bytes() / UNIT).max(1) as usize
     }
 
     /// One sweep: images are read in the order of the log, and written in that of their homes. Returns how many settled.
     fn sweep(&self, mut images: Vec<Image>) -> Result<usize, Error> {
+        let begun = self.core().log.durable();
         images.sort_unstable_by_key(|(_, entry)| entry.image);
         let mut units = Vec::with_capacity(images.len());
         for images in images.chunks(READ_TOGETHER) {
             units.append(&mut self.start(images));
         }
         units.sort_unstable_by_key(|(home, ..)| *home);
-        let mut result = Ok(0);
-        for units in units.chunks(FLUSHED_TOGETHER) {
+        let (mut rest, mut result) = (units.as_slice(), Ok(0));
+        while !rest.is_empty() {
+            let together = self.core().settling().flushed_together(begun);
+            let (units, others) = rest.split_at(together.min(rest.len()));
+            rest = others;
             if let Ok(settled) = result {
                 result = self.write(units).map(|more| settled + more);
             }
@@ -377,8 +390,35 @@ impl Sweeper<'_> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::*;
     use crate::OpenOptions;
     use crate::fixture::{file, volume};
+
+    /// Each flush costs a disk a turn, for nobody. Whoever flushes too has no more of a sweep in his way than before.
+    #[test]
+    fn a_sweep_flushes_seldom_until_somebody_else_does() {
+        let volume = volume(128 << 20, &OpenOptions::default());
+        let ino = file(&volume, b"large");
+        let write = |at: u64, byte| volume.write(ino, at << 20, &[byte; 1 << 20]).unwrap();
+        for at in 0..8 {
+            write(at, 1);
+        }
+        volume.sync().unwrap();
+        for at in 0..8 {
+            write(at, 2);
+            volume.fsync(ino, true).unwrap();
+        }
+        assert_eq!(volume.info().images * UNIT, 8 << 20);
+        let flushes = || volume.info().device.flushes();
+        let (before, begun) = (flushes(), volume.core().log.durable());
+        volume.upkeep().settle(usize::MAX).unwrap();
+        assert_eq!(flushes() - before, 1);
+        let together = || volume.core().settling().flushed_together(begun);
+        assert_eq!(together(), FLUSHED_ALONE);
+        write(0, 3);
+        volume.fsync(ino, true).unwrap();
+        assert_eq!(together(), FLUSHED_TOGETHER);
+    }
 
     /// The later one would write to homes that are others' by then.
     #[test]

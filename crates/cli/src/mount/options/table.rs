@@ -85,7 +85,7 @@ pub const KNOWN: &[Known] = &[
             options.volume.settle = Some(settle_of(value)?);
             Ok(())
         }),
-        "What of overwritten large files settles in one sweep, 1M to half of the cache. Default: a twelfth to a quarter of it.",
+        "What of overwritten large files settles in one sweep, 1M to half of the cache. Default: what is free of it, a twelfth at least.",
     ),
     told(
         "clean",
