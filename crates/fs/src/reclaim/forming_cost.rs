@@ -8,8 +8,11 @@ use loamfs_format::FragAddr;
 /// that comes to half as much again.
 const PASSED: u64 = 3;
 
-/// What is written, for each byte that is moved to empty a group: the inode block that leads to it changes too, and the maps.
-const WRITTEN: u64 = 3;
+/// What is written, for so much that is moved to empty a group: inode blocks that lead to it change too, and the maps.
+const WRITTEN: (u64, u64) = (4, 3);
+
+/// Ways to go for each piece of a group that is emptied.
+const WAYS: u64 = 3;
 
 /// Bytes of whole groups for tracks: those that are free, and those that emptying groups of the log wins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,6 +28,8 @@ pub(crate) struct GroupsForTracks {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FormingCost {
     pub cost: u64,
+    /// What of it is for contents: without groups that have to be won.
+    pub moving: u64,
     /// What those reads would not have taken that are taken to come.
     pub saving: u64,
 }
@@ -52,9 +57,11 @@ impl Prices {
         reads: u64,
         in_use: u64,
     ) -> FormingCost {
-        let won = self.winning(bytes.saturating_sub(groups.spared), groups);
+        let won = self.winning(bytes.saturating_sub(groups.spared), groups, in_use);
+        let moving = self.disk.pass(bytes.saturating_mul(PASSED));
         FormingCost {
-            cost: won.saturating_add(self.disk.pass(bytes.saturating_mul(PASSED))),
+            cost: won.saturating_add(moving),
+            moving,
             saving: match self.has_seeks() {
                 true => reads.saturating_mul(self.disk.step(in_use / 3)),
                 false => 0,
@@ -75,16 +82,32 @@ impl Prices {
         ways
     }
 
+    /// What emptying groups takes that have so many fragments, of which so many are moved: all are read. For each piece of a group it
+    /// goes to that, to what leads to its contents, and to where these are written.
+    pub fn emptying(&self, frags: u64, live: u64, in_use: u64) -> u64 {
+        let g = &self.geometry;
+        let piece = g.frags_for(g.segment_max.into()).max(1);
+        let pieces = g.group_frags.div_ceil(piece);
+        let ways = frags.saturating_mul(pieces * WAYS) / g.group_frags.max(1);
+        let written = live.saturating_mul(WRITTEN.0) / WRITTEN.1;
+        let passed = g.byte_offset(FragAddr(frags.saturating_add(written)));
+        let ways = ways.saturating_mul(self.disk.step(in_use / 3));
+        self.disk.pass(passed).saturating_add(ways)
+    }
+
     /// What it takes to win so many bytes of whole groups out of the log, while what moves into tracks leaves it: on the average half
-    /// of what is in use now is there. To empty a group, all of it is read.
-    fn winning(&self, bytes: u64, groups: &GroupsForTracks) -> u64 {
+    /// of what is in use now is there.
+    fn winning(&self, bytes: u64, groups: &GroupsForTracks, in_use: u64) -> u64 {
         let live = groups.log_used / 2;
         let won = groups.log.saturating_sub(live);
-        let passed = u128::from(groups.log) + u128::from(live) * u128::from(WRITTEN);
-        let passed = (u128::from(bytes) * passed).checked_div(won.into());
-        match (bytes, passed.map(u64::try_from)) {
-            (0, _) => 0,
-            (_, Some(Ok(passed))) => self.disk.pass(passed),
+        let part = |of: u64| {
+            let part = (u128::from(bytes) * u128::from(of)).checked_div(won.into());
+            part.and_then(|bytes| u64::try_from(bytes).ok())
+        };
+        let frags = |bytes| self.geometry.frags_for(bytes);
+        match (bytes, part(groups.log), part(live)) {
+            (0, ..) => 0,
+            (_, Some(all), Some(live)) => self.emptying(frags(all), frags(live), in_use),
             // There is nothing to win it from.
             _ => u64::MAX,
         }
@@ -129,7 +152,7 @@ mod tests {
         let free = cost(100 << 20, 90);
         assert_eq!(free, cost(1 << 30, 10));
         assert!(free < cost(50 << 20, 50) && cost(50 << 20, 50) < cost(0, 50));
-        assert!(cost(0, 50) < cost(0, 90) && cost(0, 90) < 4 * free);
+        assert!(cost(0, 50) < cost(0, 90) && cost(0, 90) < 6 * free);
         let none = GroupsForTracks::default();
         assert!(!prices(true).forming(1 << 20, &none, 100, 2 << 30).pays());
     }

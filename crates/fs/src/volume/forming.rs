@@ -6,6 +6,7 @@ use super::commit::all_written;
 use super::info::{TracksInfo, Unformed};
 use super::tracks::{Arranger, Arranging};
 use super::{Durability, Engine, Upkeep};
+use crate::core::Core;
 use crate::error::Error;
 use crate::reclaim::{CostLimit, Fight, FormingCost, GroupsForTracks, IDLE_ROUNDS};
 use crate::tracks::reads::{self, Reads};
@@ -54,6 +55,12 @@ impl Forming {
     }
 }
 
+/// Bytes that the volume holds.
+fn in_use(core: &Core) -> u64 {
+    core.geometry
+        .byte_offset(FragAddr(core.space.usage().in_use()))
+}
+
 /// Directories that are worth it, and what they come to.
 #[derive(Debug, Default)]
 struct Chosen {
@@ -62,6 +69,7 @@ struct Chosen {
     bytes: u64,
     /// Microseconds of a disk.
     cost: u64,
+    moving: u64,
     saving: u64,
 }
 
@@ -171,6 +179,21 @@ impl Former<'_> {
         if self.engine().core().fights().is_lost(Fight::Tracks) {
             return false;
         }
+        let before = self.engine().core().reclaim.cleaned();
+        let has_room = self.wins_groups();
+        let took = {
+            let core = self.engine().core();
+            let now = core.reclaim.cleaned();
+            let (frags, live) = (now.frags - before.frags, now.live - before.live);
+            core.prices().emptying(frags, live, in_use(&core))
+        };
+        // What that takes is known only now.
+        self.engine().forming().told.formed_cost += Duration::from_micros(took);
+        has_room
+    }
+
+    /// Empties groups of the log until there are enough for some tracks. Whether there are.
+    fn wins_groups(&self) -> bool {
         let mut in_vain = 0;
         while in_vain < IDLE_ROUNDS {
             let (lacking, group) = {
@@ -243,7 +266,7 @@ impl Former<'_> {
         forming.told = match begins {
             true => TracksInfo {
                 formed: told.formed,
-                formed_cost: told.formed_cost + Duration::from_micros(chosen.cost),
+                formed_cost: told.formed_cost + Duration::from_micros(chosen.moving),
                 ..TracksInfo::default()
             },
             false => TracksInfo {
@@ -270,14 +293,12 @@ impl Former<'_> {
     /// What forming tracks of so many bytes takes and saves, where others take so many before.
     fn price(&self, bytes: u64, before: u64, reads: u64) -> FormingCost {
         let core = self.engine().core();
-        let in_use = FragAddr(core.space.usage().in_use());
-        let in_use = core.geometry.byte_offset(in_use);
         let groups = core.cleaner().groups_for_tracks();
         let groups = GroupsForTracks {
             spared: groups.spared.saturating_sub(before),
             ..groups
         };
-        core.prices().forming(bytes, &groups, reads, in_use)
+        core.prices().forming(bytes, &groups, reads, in_use(&core))
     }
 
     /// All cold reads so far, if there were enough of them since directories were last weighed: weighing reads a little of each.
@@ -317,6 +338,7 @@ impl Former<'_> {
             chosen.blocks.insert(number, self.in_order(&dirs));
             chosen.bytes += bytes;
             chosen.cost += forming.cost;
+            chosen.moving += forming.moving;
             chosen.saving += forming.saving;
         }
     }

@@ -255,9 +255,21 @@ fn after_a_history_groups_are_emptied_for_tracks() {
     let free = stand.volume.info().groups[0];
     assert!(free < 3, "{free} groups are free at {} %", stand.full());
     stand.read_until(files as u64 / 20);
+    let cleaned = || {
+        let info = stand.volume.info();
+        (info.cleaned_frags, info.cleaned_live_frags)
+    };
+    let before = cleaned();
     stand.rest();
     let told = stand.volume.info().tracks;
     assert_eq!(told.formed.files, files as u64, "{told:?}");
+    // What that took counts too; idle times empty groups for nobody besides.
+    let (frags, live) = (cleaned().0 - before.0, cleaned().1 - before.1);
+    let emptied = {
+        let core = stand.volume.core();
+        core.prices().emptying(frags, live, super::in_use(&core))
+    };
+    assert!(emptied > 0 && told.formed_cost.as_micros() > u128::from(emptied / 2));
     assert_eq!(stand.check(), files);
 }
 

@@ -35,7 +35,8 @@ impl Lookahead<'_> {
     pub fn read(&self, from: Place) -> ReadAhead {
         let (mut files, end) = self.next_files(from);
         files.sort_unstable_by_key(|file| file.at);
-        let pieces = files.iter().map(|file| (file.at, file.bytes));
+        let absent = files.iter().filter(|file| !file.held);
+        let pieces = absent.map(|file| (file.at, file.bytes));
         let ways = self.engine.core().prices().ways(pieces);
         let mut contents = Ahead::default();
         for files in files.chunks(TOGETHER).take_while(|_| !(self.ends)()) {
