@@ -304,11 +304,16 @@ impl Report {
     /// What the volume is, and what it holds on the device and in memory.
     fn volume_lines(&self) -> [String; 9] {
         let (size, number) = (|path| self.size(path), |path| self.number(path));
+        let deltas = match self.value("/volume/deltas") == Value::Bool(true) {
+            true => " with deltas",
+            false => "",
+        };
         [
             format!(
-                "made      {} UTC, profile {}, fragments of {}, blocks of {}, groups of {}",
+                "made      {} UTC, profile {}{}, fragments of {}, blocks of {}, groups of {}",
                 self.words("/volume/created"),
                 self.words("/volume/profile"),
+                deltas,
                 size("/volume/fragment_size"),
                 size("/volume/block_size"),
                 size("/volume/group_bytes"),

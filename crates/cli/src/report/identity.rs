@@ -112,6 +112,7 @@ impl Identity {
             "uuid": self.uuid().to_string(),
             "label": text::shown(&self.0.label),
             "profile": text::shown(&self.0.profile),
+            "deltas": self.0.has_deltas(),
             "created": time::short(self.0.created),
             "fragment_size": geometry.fragment_size,
             "block_size": geometry.block_size,

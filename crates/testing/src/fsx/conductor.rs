@@ -31,7 +31,9 @@ pub struct Settings {
     pub processes: u64,
     /// Of the volume, as mkfs reads it.
     pub size: String,
-    /// The same of a fast device beside it, if it has one.
+    /// Whether it is made with deltas.
+    pub deltas: bool,
+    /// Bytes of a fast device beside it, likewise, if it has one.
     pub fast: Option<String>,
     /// The kind of copy of the log beside the fast device, as mkfs reads it. What a clean unmount leaves is then read from
     /// the copy alone now and then.
@@ -300,6 +302,9 @@ impl Conductor<'_> {
 fn make_volume(settings: &Settings, image: &Path) -> io::Result<Option<PathBuf>> {
     let mut mkfs = Command::new(&settings.loamfs);
     mkfs.args(["mkfs", "--force"]);
+    if settings.deltas {
+        mkfs.arg("--deltas");
+    }
     let fast = match &settings.fast {
         None => {
             mkfs.args(["--size", &settings.size]).arg(image);
