@@ -17,7 +17,7 @@ const SINGLES_STEP: usize = 307;
 /// The same of those that carry files.
 const CARRYING_STEP: usize = 61;
 /// The same of those that write them back.
-const WRITTEN_BACK_STEP: usize = 79;
+const WRITTEN_BACK_STEP: usize = 47;
 
 #[test]
 fn two_devices_do_what_the_model_does() {
@@ -105,7 +105,6 @@ fn files_that_are_written_back_survive_crashes() {
     }
     assert!(outcome.reports.is_empty());
     assert!(outcome.tally.distinct > 500, "{}", outcome.tally);
-    assert!(outcome.tally.with_fast > 0, "{}", outcome.tally);
 }
 
 /// Where the log has a copy, what the explorer asks holds of either device alone too.
