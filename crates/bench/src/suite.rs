@@ -13,6 +13,7 @@ pub(crate) mod files;
 mod full;
 mod gitaging;
 mod history;
+pub(crate) mod iozone;
 mod largefile;
 mod mailspool;
 mod overwrite;
@@ -29,6 +30,7 @@ mod tree;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
+use loamfs_fs::Tiering;
 use serde::{Deserialize, Serialize};
 
 use crate::lab::{Kind, Lab, Tools};
@@ -74,6 +76,8 @@ pub enum Workload {
     Compile,
     /// Messages are delivered, each synced (not of a paper).
     Mailspool,
+    /// Files of many sizes are written, written over and read (hybridFS, Figs 4 to 6).
+    Iozone,
     /// A repository of git is pulled in many steps, and searched (BetrFS's ageing).
     GitAging,
     /// PostMark, an archive and single files on a device that is nearly full (of no paper).
@@ -97,10 +101,10 @@ impl Suite {
     pub fn workloads(self) -> Vec<Workload> {
         let all = Workload::value_variants().iter().copied();
         let beside = |workload: &Workload| {
-            use Workload::{Compile, Crowded, Full, GitAging, Mailspool, Overwrite};
+            use Workload::{Compile, Crowded, Full, GitAging, Iozone, Mailspool, Overwrite};
             matches!(
                 workload,
-                Compile | Mailspool | GitAging | Full | Overwrite | Crowded
+                Compile | Mailspool | Iozone | GitAging | Full | Overwrite | Crowded
             )
         };
         all.filter(|workload| self == Suite::Full || !beside(workload))
@@ -208,6 +212,7 @@ impl Workload {
             (Workload::Fileserver, _) => one(scale.pick(100, 1_000, 10_000), 32),
             (Workload::Compile, _) => one(scale.pick(20, 200, 4_296), 8),
             (Workload::Mailspool, _) => one(scale.pick(100, 1_000, 20_000), 8),
+            (Workload::Iozone, _) => one(scale.pick(4, 64, 512), 8),
             (Workload::GitAging, _) => one(scale.pick(20, 400, 10_000), 16),
             (Workload::Crowded, _) => one(scale.pick(50_000, 100_000, 400_000), 8),
             (Workload::Full, _) => several(&[0, 70, 90, 98], 8),
@@ -288,7 +293,7 @@ impl Case {
         stage.finish()
     }
 
-    /// Runs it in the library on devices of so many bytes, a fast one, a slow one or both.
+    /// Runs it in the library on devices of so many bytes, a fast one, a slow one or both, where large files go as `on` says.
     ///
     /// # Errors
     /// If the file system refuses.
@@ -297,8 +302,11 @@ impl Case {
         settings: &Settings,
         fast: Option<u64>,
         slow: Option<u64>,
+        on: Tiering,
     ) -> Result<Outcome, Error> {
-        let mut stage = Stage::new(InLibrary::on_tiers(fast, slow, settings.seed)?)?;
+        let target = InLibrary::on_tiers(fast, slow, settings.seed)?;
+        target.place(on)?;
+        let mut stage = Stage::new(target)?;
         self.play(&mut stage, settings)?;
         stage.finish()
     }
@@ -330,6 +338,7 @@ impl Case {
             }
             Workload::Compile => compile::run(stage, self.count, settings.seed),
             Workload::Mailspool => mailspool::run(stage, self.count, settings.seed),
+            Workload::Iozone => iozone::run(stage, self.count),
             Workload::GitAging => {
                 let history = gitaging::History {
                     repository: &settings.repository,

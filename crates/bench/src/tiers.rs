@@ -5,10 +5,12 @@
 
 use serde::Serialize;
 
+use loamfs_fs::Tiering;
+
 use crate::Error;
-use crate::disk::{Preset, Tally, replay};
+use crate::disk::{Preset, Priced, Tally, replay};
 use crate::lab::Kind;
-use crate::suite::{Case, Outcome, Settings};
+use crate::suite::{Case, Outcome, Settings, Workload, iozone};
 
 /// The disks.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +29,8 @@ pub struct Disks {
 pub enum On {
     /// On both disks.
     Both,
+    /// The same, and large files are written back from the solid-state disk.
+    WriteBack,
     /// On the solid-state disk alone, of the size of the other.
     Fast,
     /// On the disk that turns alone.
@@ -36,8 +40,10 @@ pub enum On {
 /// What a workload came to on a file system.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// The workload.
+    /// The workload, and the phase of it where each counts for itself.
     pub workload: String,
+    /// Bytes of files that such a phase writes or reads.
+    pub bytes: Option<u64>,
     /// The file system's name.
     pub file_system: &'static str,
     /// Where it is.
@@ -59,10 +65,56 @@ impl Row {
         self.seconds().iter().sum()
     }
 
+    /// MB/s of a phase if never both are busy.
+    fn rate(&self) -> Option<f64> {
+        let seconds = Some(self.sum()).filter(|seconds| *seconds > 0.0)?;
+        Some(self.bytes? as f64 / 1e6 / seconds)
+    }
+
     /// Seconds if both are busy all the time.
     pub fn larger(&self) -> f64 {
         self.seconds().into_iter().fold(0.0, f64::max)
     }
+}
+
+/// What IOzone's phases of a kind come to for a file system.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mean {
+    /// `write`, `rewrite` or `read`.
+    pub kind: &'static str,
+    /// The file system's name.
+    pub file_system: &'static str,
+    /// Where it is.
+    pub on: On,
+    /// The geometric mean of MB/s over the sizes, if never both disks are busy.
+    pub rate: f64,
+}
+
+/// The means over the sizes of files, where there are several.
+pub fn means(rows: &[Row]) -> Vec<Mean> {
+    let mut means: Vec<Mean> = Vec::new();
+    for kind in ["write", "rewrite", "read"] {
+        let name = format!("{}-{kind}-", Workload::Iozone.name());
+        let of = |row: &&Row| row.workload.starts_with(&name);
+        for first in rows.iter().filter(of) {
+            let is_known = |mean: &Mean| {
+                (mean.kind, mean.file_system, mean.on) == (kind, first.file_system, first.on)
+            };
+            if means.iter().any(is_known) {
+                continue;
+            }
+            let same = |row: &&Row| (row.file_system, row.on) == (first.file_system, first.on);
+            let rates = rows.iter().filter(of).filter(same).filter_map(Row::rate);
+            let logs: Vec<f64> = rates.map(f64::ln).collect();
+            means.push(Mean {
+                kind,
+                file_system: first.file_system,
+                on: first.on,
+                rate: (logs.iter().sum::<f64>() / logs.len() as f64).exp(),
+            });
+        }
+    }
+    means
 }
 
 /// What a workload comes to: LoamFS on both disks and on each, and others on each, which `mounted` runs.
@@ -76,45 +128,82 @@ pub fn rows(
     others: &[Kind],
     mounted: impl Fn(Kind) -> Result<Outcome, Error>,
 ) -> Result<Vec<Row>, Error> {
-    let row = |file_system: &'static str, on| Row {
-        workload: case.name.clone(),
-        file_system,
-        on,
-        fast: None,
-        slow: None,
-    };
-    let total = |outcome: &Outcome, preset| replay(&outcome.trace, preset, case.device).total;
     let name = Kind::Loam.name();
     let mut rows = Vec::new();
-    let both = case.run_on_tiers(settings, Some(disks.beside), Some(case.device))?;
-    let mut parts = both.trace.apart(&both.parts).into_iter();
-    let mut priced = [(disks.fast, disks.beside), (disks.slow, case.device)]
-        .map(|(preset, size)| parts.next().map(|trace| replay(&trace, preset, size).total));
-    rows.push(Row {
-        fast: priced[0].take(),
-        slow: priced[1].take(),
-        ..row(name, On::Both)
-    });
-    let fast = case.run_on_tiers(settings, Some(case.device), None)?;
-    rows.push(Row {
-        fast: Some(total(&fast, disks.fast)),
-        ..row(name, On::Fast)
-    });
-    let slow = case.run_on_tiers(settings, None, Some(case.device))?;
-    rows.push(Row {
-        slow: Some(total(&slow, disks.slow)),
-        ..row(name, On::Slow)
-    });
+    let both = [
+        (On::Both, Tiering::default()),
+        (On::WriteBack, Tiering::WriteBack),
+    ];
+    let asked = if is_by_phase(case) { 2 } else { 1 };
+    for (on, tiering) in both.into_iter().take(asked) {
+        let both = case.run_on_tiers(settings, Some(disks.beside), Some(case.device), tiering)?;
+        let parts = both.trace.apart(&both.parts);
+        let mut priced = parts
+            .iter()
+            .zip([(disks.fast, disks.beside), (disks.slow, case.device)])
+            .map(|(trace, (preset, size))| replay(trace, preset, size));
+        let (fast, slow) = (priced.next(), priced.next());
+        rows.extend(of_phases(case, (name, on), fast, slow));
+    }
+    let alone = |outcome: &Outcome, (name, on): (&'static str, On)| {
+        let priced = |preset| Some(replay(&outcome.trace, preset, case.device));
+        match on {
+            On::Fast => of_phases(case, (name, on), priced(disks.fast), None),
+            _ => of_phases(case, (name, on), None, priced(disks.slow)),
+        }
+    };
+    let size = Some(case.device);
+    let stays = Tiering::default();
+    let fast = case.run_on_tiers(settings, size, None, stays)?;
+    rows.extend(alone(&fast, (name, On::Fast)));
+    let slow = case.run_on_tiers(settings, None, size, stays)?;
+    rows.extend(alone(&slow, (name, On::Slow)));
     for kind in others {
         let outcome = mounted(*kind)?;
-        rows.push(Row {
-            fast: Some(total(&outcome, disks.fast)),
-            ..row(kind.name(), On::Fast)
-        });
-        rows.push(Row {
-            slow: Some(total(&outcome, disks.slow)),
-            ..row(kind.name(), On::Slow)
-        });
+        for on in [On::Fast, On::Slow] {
+            rows.extend(alone(&outcome, (kind.name(), on)));
+        }
     }
     Ok(rows)
+}
+
+/// Whether each phase counts for itself.
+fn is_by_phase(case: &Case) -> bool {
+    case.workload == Workload::Iozone
+}
+
+/// The rows of a run: of all of it, or of each phase.
+fn of_phases(
+    case: &Case,
+    (file_system, on): (&'static str, On),
+    fast: Option<Priced>,
+    slow: Option<Priced>,
+) -> Vec<Row> {
+    let row = |workload: String, bytes, [fast, slow]: [Option<Tally>; 2]| Row {
+        workload,
+        bytes,
+        file_system,
+        on,
+        fast,
+        slow,
+    };
+    if !is_by_phase(case) {
+        let total = |priced: &Option<Priced>| priced.as_ref().map(|it| it.total.clone());
+        return vec![row(case.name.clone(), None, [total(&fast), total(&slow)])];
+    }
+    let disks = [fast, slow];
+    let phases = disks.iter().flatten().next().map(|it| it.phases.clone());
+    let phase = |Tally { name, .. }: Tally| {
+        let of = |priced: &Option<Priced>| {
+            let mut phases = priced.iter().flat_map(|it| &it.phases);
+            phases.find(|phase| phase.name == name).cloned()
+        };
+        let workload = format!("{}-{name}", case.workload.name());
+        row(
+            workload,
+            iozone::bytes_of(&name),
+            [of(&disks[0]), of(&disks[1])],
+        )
+    };
+    phases.into_iter().flatten().map(phase).collect()
 }

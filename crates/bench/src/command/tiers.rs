@@ -15,7 +15,7 @@ use crate::disk::{Preset, Tally};
 use crate::lab::{Kind, Tools};
 use crate::suite::{Case, LibraryArgs, Scale, Settings, Workload};
 use crate::table::columns;
-use crate::tiers::{Disks, On, Row, rows};
+use crate::tiers::{Disks, Mean, On, Row, means, rows};
 use crate::{Error, cleanup};
 
 /// The workloads where nobody names any: those that ask for much of a log or of metadata.
@@ -156,15 +156,39 @@ fn text(rows: &[Row]) -> String {
     ];
     let mut cells = vec![head.map(str::to_owned).to_vec()];
     cells.extend(rows.iter().map(row));
+    let means = means(rows);
+    let table = columns(&cells, 3);
+    match means.is_empty() {
+        true => table,
+        false => format!("{table}\n{}", text_of_means(&means)),
+    }
+}
+
+/// The means over the sizes of files.
+fn text_of_means(means: &[Mean]) -> String {
+    let head = ["MB/s, geometric mean", "file system", "on", "both in turn"];
+    let mut cells = vec![head.map(str::to_owned).to_vec()];
+    cells.extend(means.iter().map(|mean| {
+        let words = [mean.kind, mean.file_system, words(mean.on)].map(str::to_owned);
+        words
+            .into_iter()
+            .chain([format!("{:.1}", mean.rate)])
+            .collect()
+    }));
     columns(&cells, 3)
 }
 
-fn row(row: &Row) -> Vec<String> {
-    let on = match row.on {
+/// Where a file system is.
+const fn words(on: On) -> &'static str {
+    match on {
         On::Both => "both",
+        On::WriteBack => "both, write-back",
         On::Fast => "solid-state",
         On::Slow => "turning",
-    };
+    }
+}
+
+fn row(row: &Row) -> Vec<String> {
     let seconds = |tally: &Option<Tally>| {
         let seconds = tally.as_ref().map(|it| format!("{:.2} s", it.seconds));
         seconds.unwrap_or_default()
@@ -174,7 +198,7 @@ fn row(row: &Row) -> Vec<String> {
     vec![
         row.workload.clone(),
         row.file_system.to_owned(),
-        on.to_owned(),
+        words(row.on).to_owned(),
         seconds(&row.fast),
         seconds(&row.slow),
         format!("{:.2} s", row.sum()),

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use loamfs_console::size;
 use loamfs_device::{Device, FileDevice, FileOptions, MemoryDevice, Mode, TracingDevice};
 use loamfs_fs::{
-    AtimeRule, AtimeWhen, CleaningPolicy, DeviceKind, DiskFigures, Env, MkfsOptions, NewDevice,
-    OpenOptions, PROFILES, Volume, mkfs, mkfs_on,
+    Arranging, AtimeRule, AtimeWhen, CleaningPolicy, DeviceKind, DiskFigures, Env, MkfsOptions,
+    NewDevice, OpenOptions, PROFILES, ROOT_INO, Tiering, Volume, mkfs, mkfs_on,
 };
 
 use super::{CACHE, Seen, Target};
@@ -20,6 +20,9 @@ use crate::cleanup::{Guard, later};
 use crate::suite::clock::micros;
 use crate::suite::files::{Files, LibraryFiles};
 use crate::trace::Trace;
+
+/// Ticks at which nobody has asked for anything, until what is owed to slower devices moves, and some more.
+const IDLE_TICKS: usize = 16;
 
 /// How the library is used.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -147,6 +150,23 @@ impl InLibrary {
         InLibrary::on(device, env, None, &LibraryArgs::default())
     }
 
+    /// Large files go to devices as `on` says.
+    ///
+    /// # Errors
+    /// Those of the volume.
+    pub fn place(&self, on: Tiering) -> Result<(), Error> {
+        if on == Tiering::default() {
+            return Ok(());
+        }
+        let upkeep = self.files.volume().upkeep();
+        let mut carrying = Arranging::carrying(ROOT_INO, on);
+        while upkeep
+            .arrange(&mut carrying)
+            .map_err(volume_failed("placing files on"))?
+        {}
+        Ok(())
+    }
+
     /// On a volume that is made already.
     fn on(
         device: Arc<dyn Device>,
@@ -207,6 +227,21 @@ fn open(
     Volume::open(device, &options, env.clone()).map_err(volume_failed("opening"))
 }
 
+/// Lets the clock pass until nothing that can move is owed to slower devices.
+fn idle(volume: &Volume) -> Result<(), loamfs_fs::Error> {
+    let mut before = u64::MAX;
+    loop {
+        let owed = volume.info().owed;
+        if owed.is_known && (owed.frags == 0 || owed.frags >= before) {
+            return Ok(());
+        }
+        before = if owed.is_known { owed.frags } else { before };
+        for _ in 0..IDLE_TICKS {
+            volume.upkeep().tick()?;
+        }
+    }
+}
+
 fn volume_failed(verb: &'static str) -> impl Fn(loamfs_fs::Error) -> Error {
     move |error| Error::Io {
         what: format!("{verb} the volume"),
@@ -258,7 +293,9 @@ impl Target for InLibrary {
                 volume.upkeep().settle(usize::MAX)?;
             }
         };
-        settle().map_err(volume_failed("settling"))
+        settle()
+            .and_then(|()| idle(volume))
+            .map_err(volume_failed("settling"))
     }
 
     fn data(&self) -> Result<Option<(u64, u64)>, Error> {
