@@ -104,7 +104,10 @@ fn files_that_are_written_back_survive_crashes() {
         println!("{report}");
     }
     assert!(outcome.reports.is_empty());
-    assert!(outcome.tally.distinct > 500, "{}", outcome.tally);
+    let tally = outcome.tally;
+    assert!(tally.distinct > 500, "{tally}");
+    // What they are for comes up.
+    assert!(tally.with_carried * 4 > tally.cases, "{tally}");
 }
 
 /// Where the log has a copy, what the explorer asks holds of either device alone too.

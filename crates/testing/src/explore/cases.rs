@@ -285,6 +285,7 @@ impl Case {
         let result = recorded.map_err(found).and_then(|recording| {
             hunt.tally.with_deltas = u64::from(recording.has_deltas());
             hunt.tally.with_fast = u64::from(recording.has_large_on_first());
+            hunt.tally.with_carried = u64::from(recording.has_large_behind_first());
             hunt.explore(&recording, effort, self.seed() ^ effort.seed)
         });
         (hunt.tally, result)

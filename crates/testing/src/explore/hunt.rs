@@ -93,6 +93,8 @@ pub struct Tally {
     pub with_deltas: u64,
     /// Those in which data of large files went to the first of several devices.
     pub with_fast: u64,
+    /// Those in which some went to another one later.
+    pub with_carried: u64,
     /// Recordings, those of recoveries included.
     pub recordings: u64,
     /// Stretches between two flushes.
@@ -109,6 +111,7 @@ impl Tally {
         self.cases += other.cases;
         self.with_deltas += other.with_deltas;
         self.with_fast += other.with_fast;
+        self.with_carried += other.with_carried;
         self.recordings += other.recordings;
         self.epochs += other.epochs;
         self.states += other.states;
@@ -121,14 +124,15 @@ impl fmt::Display for Tally {
         write!(
             f,
             "{} cases, {} recordings, {} stretches between flushes, {} states, {} distinct; {} cases with deltas, {} with large files on \
-             the first of several devices",
+             the first of several devices, {} on others later",
             self.cases,
             self.recordings,
             self.epochs,
             self.states,
             self.distinct,
             self.with_deltas,
-            self.with_fast
+            self.with_fast,
+            self.with_carried
         )
     }
 }

@@ -223,12 +223,23 @@ impl Recording {
 
     /// Whether data of large files go to the first of several devices.
     pub fn has_large_on_first(&self) -> bool {
+        self.large_on_first().any(|is_there| is_there)
+    }
+
+    /// Whether some go to another one later.
+    pub fn has_large_behind_first(&self) -> bool {
+        self.large_on_first()
+            .skip_while(|is_there| !is_there)
+            .any(|is_there| !is_there)
+    }
+
+    /// Of each write of data of large files, whether it goes to the first of several devices.
+    fn large_on_first(&self) -> impl Iterator<Item = bool> {
         let end = self.cuts.first().copied().unwrap_or(0);
-        let is_there = |event: &Event| match event {
-            Event::Write { offset, kind, .. } => *kind == IoKind::Homed && *offset < end,
-            _ => false,
-        };
-        self.events.iter().any(is_there)
+        self.events.iter().filter_map(move |event| match event {
+            Event::Write { offset, kind, .. } if *kind == IoKind::Homed => Some(*offset < end),
+            _ => None,
+        })
     }
 
     /// Whether an event writes a copy of the superblock.
