@@ -451,15 +451,15 @@ fn assemble(windows: &Held, range: Range<u64>) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Reads and takes in what is wanted, which becomes hot data if it `may` and is read often; what fails, or does not verify, is read again by
+/// Reads and takes in what is wanted, which becomes hot data if it may and is read often; what fails, or does not verify, is read again by
 /// itself, past the windows. Returns what fails then too: the device's error, or the damage found.
 pub(crate) fn fetch_into(
     reader: &Reader,
     wanted: &[Fetch],
-    may: bool,
+    may_be_hot: bool,
     mut take: impl FnMut(&Fetch, &[u8]) -> Result<(), Corrupt>,
 ) -> Vec<(Fetch, Error)> {
-    let turn = reader.turn(wanted).filter(|_| may);
+    let turn = reader.turn(wanted).filter(|_| may_be_hot);
     let mut take = |fetch: &Fetch, bytes: Bytes| {
         let bytes = bytes?;
         take(fetch, bytes.as_ref())?;

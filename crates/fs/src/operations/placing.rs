@@ -18,6 +18,7 @@ use loamfs_format::superblock::{
     RO_COMPATIBLE_TIER, RO_COMPATIBLE_WRITE_BACK,
 };
 use loamfs_format::{Ino, Pointer};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Names that are looked at together for a file to move.
@@ -70,6 +71,11 @@ pub(crate) struct Aims {
     pub new: Aim,
     /// Those that are there, and that the mover takes along for whatever reason.
     pub moved: Aim,
+}
+
+/// Runs of blocks that all go to the same devices.
+pub(crate) fn aimed(runs: Vec<Range<u64>>, aim: Aim) -> impl Iterator<Item = (Range<u64>, Aim)> {
+    runs.into_iter().map(move |run| (run, aim))
 }
 
 /// What a file's directory says of where its blocks go. What cannot be read of it keeps nobody from writing.

@@ -2,7 +2,7 @@
 //! read as zeros, whatever their homes hold. Their first write goes in place, since no segment shows what stands there
 //! (rules 3 and 6), and takes no space but for the checksum: what that needs is kept free from the call on.
 
-use super::placing::{Aim, aims_of};
+use super::placing::{aimed, aims_of};
 use super::write::Writing;
 use super::{Broken, Change, Claim, Operation, Plan};
 use crate::blocks::Stop;
@@ -278,11 +278,6 @@ fn take_homes(core: &mut Core, ino: Ino, holes: &[Range<u64>]) -> Result<Vec<(u6
         count /= 2;
     }
     Ok(Vec::new())
-}
-
-/// Runs of blocks that all go to the same devices.
-fn aimed(runs: Vec<Range<u64>>, aim: Aim) -> impl Iterator<Item = (Range<u64>, Aim)> {
-    runs.into_iter().map(move |run| (run, aim))
 }
 
 /// The first `count` blocks of some ranges.

@@ -75,7 +75,8 @@ impl Upkeep<'_> {
 
     /// Settles up to `max` images at their homes (rule 7). On a read-only volume it does nothing. One that fails keeps its
     /// image (rule 12), and is not tried again before the next mount, unless that may pass, as a lack of memory does. Others
-    /// commit meanwhile, and wait for no lock of a sweep; but their flushes take along what of it is not flushed, 4 MiB at most.
+    /// commit meanwhile, and wait for no lock of a sweep; but their flushes take along what of it is not flushed: 4 MiB at most, or 16 MiB
+    /// if nobody else had made anything durable since the sweep began.
     ///
     /// # Errors
     /// [`Error`].

@@ -13,6 +13,7 @@ use loamfs_format::group::Role;
 use loamfs_format::inode::Tier;
 use loamfs_format::{BlockKind, Extent, GroupNo, Ino};
 use loamfs_space::{Debtor, Owner};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
@@ -80,7 +81,8 @@ impl Upkeep<'_> {
             true => owing.quiet.saturating_add(1),
             false => 0,
         };
-        if !engine.core().sb.may_write_back() || !engine.core().space.usage().has_tiers() {
+        let may_owe = |core: &Core| core.sb.may_write_back() && core.space.usage().has_tiers();
+        if !may_owe(&engine.core()) {
             return;
         }
         let asked = engine.tally.asked();
@@ -190,15 +192,16 @@ impl Engine {
             .filter(|(_, owner)| owner.kind == BlockKind::Homed);
         let mut written_back: BTreeMap<Ino, bool> = BTreeMap::new();
         for (extent, owner) in homes {
-            let known = written_back.get(&owner.ino).copied();
-            let is_written_back = match known {
-                Some(known) => known,
-                None => match self.run(|core| is_written_back(core, owner.ino)) {
-                    Err(Error::ReadOnly) => return Err(Error::ReadOnly),
-                    found => found.unwrap_or(false),
-                },
+            let is_written_back = match written_back.entry(owner.ino) {
+                Entry::Occupied(known) => *known.get(),
+                Entry::Vacant(new) => {
+                    let found = match self.run(|core| is_written_back(core, owner.ino)) {
+                        Err(Error::ReadOnly) => return Err(Error::ReadOnly),
+                        found => found.unwrap_or(false),
+                    };
+                    *new.insert(found)
+                }
             };
-            written_back.insert(owner.ino, is_written_back);
             if is_written_back {
                 self.note_owed(*extent, owner, range);
             }

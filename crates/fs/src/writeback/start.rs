@@ -3,7 +3,7 @@
 use super::homed::{BATCH_UNITS_MAX, Batch, IMAGE_UNITS_MAX};
 use crate::blocks::{Missed, Stop};
 use crate::core::Core;
-use crate::operations::placing::{Aim, aims_of};
+use crate::operations::placing::{Aim, aimed, aims_of};
 use crate::operations::{Broken, Change, Claim, Operation, Plan};
 use crate::unit::{UNIT, UnitBytes};
 use loamfs_format::checksum::unit_crc;
@@ -216,7 +216,7 @@ fn room_for(
     for (unit, home) in first {
         firsts.push((unit, home, core.reading().unit_content(ino, unit)?));
     }
-    let runs = aimed(core, ino, &blocks)?;
+    let runs = runs_with_aims(core, ino, &blocks)?;
     let homes = core.homes().take(ino, runs)?;
     Ok(Taken {
         images,
@@ -401,7 +401,11 @@ fn home_write(
 }
 
 /// The runs among some blocks, and where they go: what the mover takes along may go elsewhere than what somebody writes.
-fn aimed(core: &mut Core, ino: Ino, blocks: &Blocks) -> Result<Vec<(Range<u64>, Aim)>, Stop> {
+fn runs_with_aims(
+    core: &mut Core,
+    ino: Ino,
+    blocks: &Blocks,
+) -> Result<Vec<(Range<u64>, Aim)>, Stop> {
     let (aims, per_block) = (aims_of(core, ino, 0)?, core.geometry.block_units());
     let homed = core.inodes.loaded(ino)?.homed();
     let moves = |block: &u64| {
@@ -409,14 +413,10 @@ fn aimed(core: &mut Core, ino: Ino, blocks: &Blocks) -> Result<Vec<(Range<u64>, 
         aims.new != aims.moved && units.any(|unit| homed.moves(unit))
     };
     let (moved, new): (Vec<u64>, Vec<u64>) = blocks.keys().copied().partition(moves);
-    let runs = [(new, aims.new), (moved, aims.moved)]
-        .into_iter()
-        .flat_map(|(blocks, aim)| {
-            runs_of(blocks.into_iter())
-                .into_iter()
-                .map(move |run| (run, aim))
-        });
-    let mut runs: Vec<_> = runs.collect();
+    let [new, moved] = [new, moved].map(|blocks| runs_of(blocks.into_iter()));
+    let mut runs: Vec<_> = aimed(new, aims.new)
+        .chain(aimed(moved, aims.moved))
+        .collect();
     runs.sort_by_key(|(run, _)| run.start);
     Ok(runs)
 }
