@@ -1,29 +1,14 @@
 //! Segments say what changed in inodes, and leave their blocks where they are (rule 16).
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use loamfs_device::{Device, MemoryDevice};
-use loamfs_fs::{
-    Env, Ino, MkfsOptions, NewInode, OpenOptions, Place, ROOT_INO, SetAttr, Volume, mkfs, shrink,
-};
-use std::sync::Arc;
+mod common;
+
+use common::{made_with, open};
+use loamfs_fs::{Env, Ino, NewInode, Place, ROOT_INO, SetAttr, Volume, shrink};
 
 const NEW: NewInode = NewInode::of_mode(0o600);
 /// Files of the volumes here: of several inode blocks.
 const FILES: usize = 200;
-
-fn made(deltas: bool, bytes: u64) -> Arc<dyn Device> {
-    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(bytes));
-    let options = MkfsOptions {
-        deltas,
-        ..MkfsOptions::default()
-    };
-    mkfs(&device, &options, &Env::fixed(1)).unwrap();
-    device
-}
-
-fn open(device: &Arc<dyn Device>) -> Volume {
-    Volume::open(Arc::clone(device), &OpenOptions::default(), Env::fixed(2)).unwrap()
-}
 
 fn filled(volume: &Volume) -> Vec<Ino> {
     let make = |i: usize| {
@@ -60,7 +45,7 @@ fn assert_changed(volume: &Volume, files: &[Ino], mode: u32) {
 
 /// Bytes that a sync writes behind which one file of each inode block has changed.
 fn cost(deltas: bool) -> u64 {
-    let device = made(deltas, 64 << 20);
+    let device = made_with(64 << 20, deltas);
     let volume = open(&device);
     let files = filled(&volume);
     let before = device.counters().total().write_bytes;
@@ -78,7 +63,7 @@ fn a_change_of_an_inode_writes_no_block_of_inodes() {
 /// The deltas of several segments count in their order, and a checkpoint carries them on.
 #[test]
 fn what_changed_last_counts_after_every_mount() {
-    let device = made(true, 64 << 20);
+    let device = made_with(64 << 20, true);
     let volume = open(&device);
     let files = filled(&volume);
     touch(&volume, &files, 0o640);
@@ -101,7 +86,7 @@ fn what_changed_last_counts_after_every_mount() {
 /// No byte of the device has the content of a file whose inode has a delta.
 #[test]
 fn the_map_of_a_file_tells_that_a_summary_has_it() {
-    let device = made(true, 64 << 20);
+    let device = made_with(64 << 20, true);
     let volume = open(&device);
     let files = filled(&volume);
     let place = |ino| volume.ranges(ino).map(0).unwrap().0[0].place;
@@ -118,7 +103,7 @@ fn the_map_of_a_file_tells_that_a_summary_has_it() {
 /// Deltas stand while the blocks behind the new end move.
 #[test]
 fn a_volume_with_deltas_becomes_smaller() {
-    let device = made(true, 64 << 20);
+    let device = made_with(64 << 20, true);
     let volume = open(&device);
     let large = volume.create(ROOT_INO, b"large", &NEW).unwrap().ino;
     volume.write(large, 0, &vec![1; 8 << 20]).unwrap();
@@ -134,7 +119,7 @@ fn a_volume_with_deltas_becomes_smaller() {
 /// However many inodes change, what is said of them stays within bounds: their blocks are written in time.
 #[test]
 fn blocks_are_written_before_there_is_too_much_of_them() {
-    let device = made(true, 16 << 20);
+    let device = made_with(16 << 20, true);
     let volume = open(&device);
     let files = filled(&volume);
     let file = |round: usize| files[round * 37 % FILES];

@@ -3,10 +3,8 @@
 
 mod common;
 
-use common::open;
-use loamfs_device::{Device, MemoryDevice};
-use loamfs_fs::{Env, Error, Ino, MkfsOptions, NewInode, ROOT_INO, Volume, mkfs};
-use std::sync::Arc;
+use common::{made_with, open};
+use loamfs_fs::{Error, Ino, NewInode, ROOT_INO, Volume};
 
 const VOLUME: u64 = 128 << 20;
 /// Bytes of a file.
@@ -25,13 +23,7 @@ fn filled(percent: u64) -> (Volume, Vec<Ino>) {
 
 /// The same of so many bytes; segments may say what changed in inodes.
 fn filled_with(bytes: u64, percent: u64, deltas: bool) -> (Volume, Vec<Ino>) {
-    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(bytes));
-    let options = MkfsOptions {
-        deltas,
-        ..MkfsOptions::default()
-    };
-    mkfs(&device, &options, &Env::fixed(1)).unwrap();
-    let volume = open(&device);
+    let volume = open(&made_with(bytes, deltas));
     let room = volume.statfs();
     let bytes = room.available * u64::from(room.fragment_size);
     let files = (0..bytes * percent / 100 / FILE as u64).map(|number| {
@@ -46,20 +38,32 @@ fn filled_with(bytes: u64, percent: u64, deltas: bool) -> (Volume, Vec<Ino>) {
     (volume, files)
 }
 
+/// Files at random, for ever.
+fn at_random(files: &[Ino]) -> impl Iterator<Item = Ino> {
+    let step = |random: &u64| {
+        let next = random.wrapping_mul(6364136223846793005).wrapping_add(1);
+        Some(next)
+    };
+    let randoms = std::iter::successors(Some(1u64), step).skip(1);
+    randoms.map(|random| files[(random >> 33) as usize % files.len()])
+}
+
+/// Overwrites a file, and syncs now and then.
+fn overwrite(volume: &Volume, ino: Ino, turn: usize) {
+    volume.write(ino, 0, &[turn as u8; FILE]).unwrap();
+    if turn.is_multiple_of(SYNC_EVERY) {
+        volume.sync().unwrap();
+    }
+}
+
 #[test]
 fn who_overwrites_waits_for_what_it_needs_alone() {
     let (volume, files) = filled(90);
     let moved = || volume.info().cleaned_live_frags * u64::from(volume.statfs().fragment_size);
-    let mut random = 1u64;
     let mut longest = 0;
-    for turn in 0..2 * files.len() {
-        random = random.wrapping_mul(6364136223846793005).wrapping_add(1);
-        let ino = files[(random >> 33) as usize % files.len()];
+    for (turn, ino) in at_random(&files).take(2 * files.len()).enumerate() {
         let before = moved();
-        volume.write(ino, 0, &[turn as u8; FILE]).unwrap();
-        if turn % SYNC_EVERY == 0 {
-            volume.sync().unwrap();
-        }
+        overwrite(&volume, ino, turn);
         longest = longest.max(moved() - before);
     }
     assert!(longest <= VOLUME / MOVED_PART, "{longest}");
@@ -92,20 +96,15 @@ fn what_was_lent_to_overwrites_comes_back() {
 #[test]
 fn inode_blocks_stay_where_they_are_where_space_is_short() {
     let (volume, files) = filled_with(2 * VOLUME, 80, true);
-    let mut random = 1u64;
-    let mut overwrite = |times: usize| {
-        for turn in 0..times {
-            random = random.wrapping_mul(6364136223846793005).wrapping_add(1);
-            let ino = files[(random >> 33) as usize % files.len()];
-            volume.write(ino, 0, &[turn as u8; FILE]).unwrap();
-            if turn % SYNC_EVERY == 0 {
-                volume.sync().unwrap();
-            }
+    let mut chosen = at_random(&files);
+    let mut overwrite_as_many = || {
+        for (turn, ino) in chosen.by_ref().take(files.len()).enumerate() {
+            overwrite(&volume, ino, turn);
         }
     };
-    overwrite(files.len());
+    overwrite_as_many();
     let before = volume.info().device;
-    overwrite(files.len());
+    overwrite_as_many();
     let written = (volume.info().device - before).total().write_bytes;
     let new = (files.len() * FILE) as u64;
     assert!(volume.info().cleaned_live_frags > 0, "nothing is short");

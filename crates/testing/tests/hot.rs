@@ -296,18 +296,24 @@ fn taking_over(volume: &Volume, held: &[u8], old: &[Range<u64>]) -> Ino {
     unreachable!()
 }
 
+/// A file is hot that is forged, and what another one will write, whose checksums are the same.
+fn with_forged() -> (Stand, Vec<u8>) {
+    let mut stand = Stand::new(true);
+    let [wanted, forged] = twins();
+    let units = stand.held.len() / 4096;
+    stand.held = forged.repeat(units);
+    stand.hot = file(&stand.volume, "forged", &stand.held);
+    stand.volume.sync().unwrap();
+    stand.warm();
+    (stand, wanted.repeat(units))
+}
+
 /// Somebody knows what another one will write, and makes something else with the same checksum. It is read often, and removed; then
 /// the other one's data come to stand where it stood.
 #[test]
 fn what_an_earlier_tenant_left_is_not_believed_whatever_its_checksum() {
     for closes in [false, true] {
-        let mut stand = Stand::new(true);
-        let [wanted, forged] = twins();
-        let units = stand.held.len() / 4096;
-        stand.held = forged.repeat(units);
-        stand.hot = file(&stand.volume, "forged", &stand.held);
-        stand.volume.sync().unwrap();
-        stand.warm();
+        let (mut stand, wanted) = with_forged();
         assert!(stand.slow_reads() < 10);
         let old = homes(&stand.volume, stand.hot);
         if closes {
@@ -318,7 +324,7 @@ fn what_an_earlier_tenant_left_is_not_believed_whatever_its_checksum() {
             stand.volume.sync().unwrap();
             stand.volume.upkeep().tick().unwrap();
         }
-        stand.held = wanted.repeat(units);
+        stand.held = wanted;
         stand.hot = taking_over(&stand.volume, &stand.held, &old);
         if !closes {
             stand.read();
@@ -337,19 +343,13 @@ fn what_an_earlier_tenant_left_is_not_believed_whatever_its_checksum() {
 /// The same, of what tables tell: a home that had been given up as the volume was closed has another tenant before anybody reads them.
 #[test]
 fn tables_tell_nothing_of_what_got_a_new_home_before_they_are_read() {
-    let mut stand = Stand::new(true);
-    let [wanted, forged] = twins();
-    let units = stand.held.len() / 4096;
-    stand.held = forged.repeat(units);
-    stand.hot = file(&stand.volume, "forged", &stand.held);
-    stand.volume.sync().unwrap();
-    stand.warm();
+    let (mut stand, wanted) = with_forged();
     let old = homes(&stand.volume, stand.hot);
     stand.volume.unlink(ROOT_INO, b"forged").unwrap();
     stand.volume.close().unwrap();
     drop(stand.volume);
     stand.volume = open(&stand.device, true);
-    stand.held = wanted.repeat(units);
+    stand.held = wanted;
     stand.hot = taking_over(&stand.volume, &stand.held, &old);
     stand.volume.upkeep().tick().unwrap();
     stand.forget();

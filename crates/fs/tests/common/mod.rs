@@ -7,8 +7,17 @@ use std::sync::Arc;
 
 /// An empty volume of so many bytes.
 pub fn made(bytes: u64) -> Arc<dyn Device> {
+    made_with(bytes, false)
+}
+
+/// The same; segments may say what changed in inodes.
+pub fn made_with(bytes: u64, deltas: bool) -> Arc<dyn Device> {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(bytes));
-    mkfs(&device, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
+    let options = MkfsOptions {
+        deltas,
+        ..MkfsOptions::default()
+    };
+    mkfs(&device, &options, &Env::fixed(1)).unwrap();
     device
 }
 
