@@ -1,6 +1,6 @@
 #!/bin/bash
 # Directories that say on which devices large files go, on a real mount of a fast device and a slow one: new files, those that are
-# there, what is broken off, a full fast device, and volumes of one kind of device.
+# there, what is broken off, what is written back and killed meanwhile, a full fast device, and volumes of one kind of device.
 # Needs root.
 #
 #   tiers.sh LOAMFS
@@ -111,7 +111,8 @@ ok "files up to a size go to the fast device, larger ones to the slow one"
 
 owed() { "$loamfs" info --json "$mnt" | python3 -c 'import json, sys; print(json.load(sys.stdin)["groups"]["owed_bytes"])'; }
 # Behind a mount that is known once somebody has looked.
-owes_nothing() { "$loamfs" info --json "$mnt" | grep -q '"owed_is_known": *true' && [ "$(owed)" = 0 ]; }
+owes_nothing() { knows_what_is_owed && [ "$(owed)" = 0 ]; }
+knows_what_is_owed() { "$loamfs" info --json "$mnt" | grep -q '"owed_is_known": *true'; }
 
 mkdir "$mnt/back"
 expect 0 "$loamfs" place "$mnt/back" --on write-back
@@ -135,6 +136,60 @@ is_all_on slow "$mnt/back"
 rm "$mnt/back/more"
 same "written back"
 ok "what is written back goes to the slow device later, also behind a remount, and what bypasses the fast one never stands there"
+
+# Until some of it has moved: asked as quickly as can be, as the rest follows soon.
+until_moves() {
+    for _ in $(seq 5000); do
+        "$loamfs" info --json "$mnt" | grep -q "\"owed_bytes\": *$1\b" || return 0
+    done
+    fail "nothing moves"
+}
+owes() { [ "$(owed)" = "$1" ]; }
+
+# Twice, each time with other files, within a sweep or right behind it: kills come where they come.
+mkdir "$mnt/killed"
+expect 0 "$loamfs" place "$mnt/killed" --on write-back
+within=0
+for round in 1 2; do
+    for number in $(seq 8); do head -c 4M /dev/urandom >"$mnt/killed/$number"; done
+    (cd "$mnt" && find . -type f -print0 | xargs -0 sha256sum) >"$work/sums"
+    sync -f "$mnt"
+    before=$(owed)
+    # More than moves in one step.
+    [ "$before" -gt $((16 << 20)) ] || fail "$before bytes are owed"
+    pid=$(daemon)
+    until_moves "$before"
+    power_cut "$pid"
+    expect 0 "$loamfs" check --device "$ssd" "$disk"
+    mount_it "device=$ssd"
+    same "killed within a sweep, round $round"
+    until_it knows_what_is_owed
+    [ "$(owed)" = 0 ] || within=$((within + 1))
+    until_it owes_nothing
+    is_all_on slow "$mnt/killed"
+    same "killed within a sweep and moved, round $round"
+    "$loamfs" unmount "$mnt"
+    expect 0 "$loamfs" check --device "$ssd" "$disk"
+    mount_it "device=$ssd"
+    same "killed within a sweep and mounted again, round $round"
+    rm "$mnt/killed"/*
+    sync -f "$mnt"
+done
+rmdir "$mnt/killed"
+sed -i '/killed/d' "$work/sums"
+ok "a mount that is killed while what it owes moves loses nothing, and moves the rest later ($within of 2 within a sweep)"
+
+mkdir "$mnt/fast" "$mnt/entered"
+expect 0 "$loamfs" place "$mnt/fast" --on fast
+expect 0 "$loamfs" place "$mnt/entered" --on write-back
+head -c 3M /dev/urandom >"$mnt/fast/large"
+is_all_on fast "$mnt/fast"
+mv "$mnt/fast/large" "$mnt/entered/large"
+until_it owes $((3 << 20))
+until_it owes_nothing
+is_all_on slow "$mnt/entered"
+rm -r "$mnt/fast" "$mnt/entered"
+ok "what is renamed into a directory that writes back goes to the slow device"
 
 mkdir "$mnt/full"
 expect 0 "$loamfs" place "$mnt/full" --on fast

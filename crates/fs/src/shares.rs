@@ -40,6 +40,11 @@ impl Shares {
         (self.bytes / 16).clamp(16 << 20, 128 << 20)
     }
 
+    /// Bytes of what is known of what fast devices owe to slow ones.
+    pub fn owed(self) -> usize {
+        self.bytes / 64
+    }
+
     /// Inodes that stay although nobody needs them.
     pub fn idle_inodes(self) -> usize {
         (self.bytes / 16384).clamp(256, 65_536)

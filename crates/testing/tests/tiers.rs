@@ -9,7 +9,7 @@ use loamfs_format::group::Role;
 use loamfs_format::superblock::{RO_COMPATIBLE_LIMIT, RO_COMPATIBLE_WRITE_BACK};
 use loamfs_fs::{
     Arranged, Arranging, CopyKind, Env, Error, MkfsOptions, NewInode, OpenOptions, Place, ROOT_INO,
-    TIER, Tier, Tiering, Volume, mkfs, superblocks,
+    RenameFlags, TIER, Tier, Tiering, Volume, mkfs, superblocks,
 };
 use loamfs_testing::files::content;
 use loamfs_testing::pair::{fast_and_slow, fast_and_slow_with};
@@ -625,6 +625,118 @@ fn what_is_owed_goes_in_one_sweep() {
         writes <= bytes / (512 << 10),
         "{writes} writes of {bytes} bytes"
     );
+    files.are_there(&volume, &device);
+}
+
+/// What a sweep meets that began before it was written is no reason to stop: the rest of it stayed on the fast device then.
+#[test]
+fn what_is_written_within_a_sweep_goes_with_the_next_one() {
+    let device = pair(192 << 20);
+    let (volume, mut files) = (open(&device), Files::default());
+    let dir = mkdir(&volume, ROOT_INO, "dir");
+    say(&volume, dir, Tiering::WriteBack).unwrap();
+    let add = |files: &mut Files, name: &str| files.add(&volume, dir, name, 70 << 20);
+    let first = add(&mut files, "first");
+    volume.sync().unwrap();
+    let before = owed(&volume);
+    while owed(&volume) == before {
+        volume.upkeep().tick().unwrap();
+    }
+    assert!(owed(&volume) > 0, "it ends before anything is written");
+    let second = add(&mut files, "second");
+    volume.sync().unwrap();
+    assert!(owed(&volume) > before);
+    idle(&volume);
+    idle(&volume);
+    assert_eq!(owed(&volume), 0);
+    assert_eq!([first, second].map(|ino| homes(&volume, ino)[0]), [0, 0]);
+    files.are_there(&volume, &device);
+}
+
+/// Whether its name moves, changes places with another one, or is its first one: what it has on fast devices is owed from then on.
+#[test]
+fn what_comes_into_a_directory_that_writes_back_is_owed() {
+    let device = pair(64 << 20);
+    let (volume, mut files) = (open(&device), Files::default());
+    let [fast, back] = ["fast", "back"].map(|name| mkdir(&volume, ROOT_INO, name));
+    say(&volume, fast, Tier::Fast).unwrap();
+    say(&volume, back, Tiering::WriteBack).unwrap();
+    let names = ["renamed", "exchanged", "stays"];
+    let large = names.map(|name| files.add(&volume, fast, name, 3 << 20));
+    let small = files.add(&volume, fast, "small", 3000);
+    files.add(&volume, back, "other", LARGE);
+    volume.sync().unwrap();
+    idle(&volume);
+    assert_eq!(owed(&volume), 0);
+    let rename = |name: &str, to: &str, exchange: bool| {
+        let flags = RenameFlags {
+            exchange,
+            ..RenameFlags::default()
+        };
+        let renamed = volume.rename(fast, name.as_bytes(), back, to.as_bytes(), flags);
+        renamed.unwrap();
+    };
+    rename("renamed", "renamed", false);
+    rename("small", "small", false);
+    rename("exchanged", "other", true);
+    assert!(!volume.info().owed.is_known);
+    volume.upkeep().tick().unwrap();
+    assert_eq!(
+        (owed(&volume), volume.info().owed.is_known),
+        (6 << 20, true)
+    );
+    idle(&volume);
+    assert_eq!(owed(&volume), 0);
+    let there = large.map(|ino| homes(&volume, ino)[0]);
+    assert_eq!(there, [0, 0, 3 << 20]);
+    assert_eq!(homes(&volume, small), [0, 0]);
+    // And what leaves it before it has moved stays.
+    volume
+        .rename(fast, b"stays", back, b"stays", RenameFlags::default())
+        .unwrap();
+    volume.upkeep().tick().unwrap();
+    assert_eq!(owed(&volume), 3 << 20);
+    volume
+        .rename(back, b"stays", fast, b"stays", RenameFlags::default())
+        .unwrap();
+    idle(&volume);
+    assert_eq!((owed(&volume), homes(&volume, large[2])[0]), (0, 3 << 20));
+    files.are_there(&volume, &device);
+}
+
+/// What is owed of a file that is full of holes took memory without end. What has no room there is found again.
+#[test]
+fn more_pieces_than_memory_has_room_for_are_moved_all_the_same() {
+    let device = pair(128 << 20);
+    let options = OpenOptions {
+        cache_bytes: 8 << 20,
+        ..OpenOptions::default()
+    };
+    let volume = Volume::open(Arc::clone(&device), &options, Env::fixed(5)).unwrap();
+    let (mut files, block) = (Files::default(), 16 << 10);
+    let dir = mkdir(&volume, ROOT_INO, "dir");
+    say(&volume, dir, Tiering::WriteBack).unwrap();
+    let large = files.add(&volume, dir, "large", LARGE);
+    let ranges = volume.ranges(large);
+    ranges.allocate(0, 96 << 20, true).unwrap();
+    volume.sync().unwrap();
+    for number in (40..(96 << 20) / block).step_by(2) {
+        volume.ranges(large).punch(number * block, block).unwrap();
+    }
+    files.0.get_mut(&large).unwrap().resize(96 << 20, 0);
+    volume.sync().unwrap();
+    let there = homes(&volume, large)[0];
+    assert!(
+        there > 40 << 20 && owed(&volume) < there,
+        "{there} {}",
+        owed(&volume)
+    );
+    assert!(!volume.info().owed.is_known);
+    for _ in 0..20 {
+        idle(&volume);
+    }
+    assert!(volume.info().owed.is_known);
+    assert_eq!((owed(&volume), homes(&volume, large)[0]), (0, 0));
     files.are_there(&volume, &device);
 }
 

@@ -269,7 +269,7 @@ fn part(core: &mut Core, ino: Ino, block: u64, to: Tier) -> Result<Part, Stop> {
 }
 
 /// An extent from a block on in pieces of at most `longest` blocks, each of which lies in one group and so on one device.
-fn pieces(
+pub(crate) fn pieces(
     extent: &FileExtent,
     from: u64,
     longest: u64,

@@ -1,5 +1,6 @@
 //! One more name.
 
+use super::placing::enter;
 use super::{Broken, Change, Claim, NAMES_COST, Operation, Plan, changed_names};
 use crate::blocks::Stop;
 use crate::core::Core;
@@ -91,6 +92,7 @@ impl Change for Linking {
         if core.leftovers.holders().take_nameless(ino) {
             node.inode_mut().parent = dir;
             node.set_dir_key(key);
+            enter(core, ino, dir)?;
         }
         core.leftovers.mark(&mut core.inodes, ino)?;
         core.touch(ino)?;

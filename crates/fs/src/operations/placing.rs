@@ -57,11 +57,6 @@ impl Aim {
             Aim::Back => Tier::Slow,
         }
     }
-
-    /// Whether what stands on fast ones all the same is to go to slow ones.
-    pub fn goes_on(self) -> bool {
-        matches!(self, Aim::WriteBack | Aim::Back)
-    }
 }
 
 /// On which devices the blocks of a large file go.
@@ -111,6 +106,18 @@ pub(crate) fn aims_of(core: &mut Core, ino: Ino, end: u64) -> Result<Aims, Stop>
 /// Whether blocks of a file that stand on fast devices are to go to slow ones.
 pub(crate) fn is_written_back(core: &mut Core, ino: Ino) -> Result<bool, Stop> {
     Ok(tiering_of(core, ino)? == Tiering::WriteBack)
+}
+
+/// A file has its name in a directory from now on. Where that has its files written back, what this one has on fast devices is to be
+/// looked for. Both are in memory.
+pub(super) fn enter(core: &mut Core, ino: Ino, dir: Ino) -> Result<(), Stop> {
+    let is_written_back = core.inodes.prepared(dir)?.inode().tier == Tiering::WriteBack;
+    let node = core.inodes.prepared(ino)?;
+    let may_owe = node.inode().is_file() && node.is_large();
+    if is_written_back && may_owe && core.space.usage().has_tiers() {
+        core.space.owed_mut().enter(ino);
+    }
+    Ok(())
 }
 
 impl Core {

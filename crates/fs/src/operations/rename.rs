@@ -1,6 +1,7 @@
 //! Renames: moving, replacing and swapping names.
 
 use super::make::new_node;
+use super::placing::enter;
 use super::unlink::{drop_directory, drop_link, refuse_removal};
 use super::{Broken, Change, Claim, NAMES_COST, Operation, Plan, changed_names};
 use crate::blocks::Stop;
@@ -334,6 +335,7 @@ fn moved(core: &mut Core, ino: Ino, parent: Ino, key: u64, now: Timestamp) -> Re
     node.inode_mut().parent = parent;
     node.inode_mut().ctime = now;
     node.set_dir_key(key);
+    enter(core, ino, parent)?;
     core.touch(ino)
 }
 

@@ -16,7 +16,7 @@ use crate::writeback::Spare;
 use loamfs_device::Device;
 use loamfs_format::GroupNo;
 use loamfs_log::members;
-use loamfs_space::CleaningPolicy;
+use loamfs_space::{CleaningPolicy, Owed};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -144,6 +144,8 @@ impl Volume {
             moving: Mutex::new(()),
             loss,
         };
+        let owed_max = shares.owed() / Owed::PIECE_BYTES;
+        volume.core().space.owed_mut().limit(owed_max);
         if volume.engine.device.rotational() {
             volume.core().writeback.stream_in_batches();
         }

@@ -4,9 +4,11 @@
 
 use super::commit::all_written;
 use super::{Durability, Engine, Upkeep};
+use crate::blocks::Stop;
 use crate::core::Core;
 use crate::error::Error;
-use crate::operations::carry::{Paid, PayBack, Piece, Room};
+use crate::extents::blocks_of;
+use crate::operations::carry::{Paid, PayBack, Piece, Room, pieces};
 use crate::operations::placing::is_written_back;
 use crate::reading::Housed;
 use loamfs_format::group::Role;
@@ -26,6 +28,10 @@ const TOGETHER: u64 = 64 << 20;
 const STEP: u64 = 16 << 20;
 /// Groups that are looked through between two ticks.
 const GROUPS: usize = 4;
+/// Looks at files that came to be written back, between two ticks.
+const LOOKS: usize = 64;
+/// Extents of such a file that one look takes.
+const EXTENTS: usize = 256;
 /// Fast devices are short of room where so many parts of what may stand there are owed, of one more: until half of it is.
 const SHORT: u64 = 3;
 
@@ -39,8 +45,8 @@ pub(super) struct Owing {
     /// Files that are gone through, the next one first, and the block of it that is next.
     sweep: VecDeque<Debtor>,
     block: u64,
-    /// Fragments that were owed when it began.
-    began: u64,
+    /// Fragments that were owed when it began, and that had ever come to be.
+    began: [u64; 2],
     /// Fragments that were free and owed when nothing more could be moved: it is tried again once there is more room, or something else.
     stuck: Option<[u64; 2]>,
 }
@@ -50,7 +56,7 @@ pub(super) struct Owing {
 pub struct OwedInfo {
     /// Fragments of files that stand on fast devices and are to go to slow ones, as far as they are known.
     pub frags: u64,
-    /// Whether all are: behind a mount they are looked for first.
+    /// Whether all are: behind a mount they are looked for first, and so is what a file has that comes to be written back.
     pub is_known: bool,
 }
 
@@ -88,7 +94,9 @@ impl Upkeep<'_> {
         let asked = engine.tally.asked();
         let waiting = || engine.turns.wait_to_seal.load(Ordering::Relaxed) > 0;
         let ends = || engine.tally.asked() != asked || waiting();
-        let paid = engine.look_for_owed(&mut owing).and_then(|()| {
+        let looked = engine.look_at_entered();
+        let looked = looked.and_then(|()| engine.look_for_owed(&mut owing));
+        let paid = looked.and_then(|()| {
             if is_short(&mut engine.core(), SHORT) {
                 engine.pay_some(&mut owing, &|| !is_short(&mut engine.core(), 1))
             } else if owing.quiet >= QUIET {
@@ -128,14 +136,18 @@ impl Owing {
     fn begin(&mut self, core: &Core) -> bool {
         if self.sweep.is_empty() && !self.stays_stuck(core) {
             self.sweep = core.space.owed().debtors().into_iter().collect();
-            (self.block, self.began) = (0, core.space.owed().frags());
+            let owed = core.space.owed();
+            (self.block, self.began) = (0, [owed.frags(), owed.news()]);
         }
         !self.sweep.is_empty()
     }
 
-    /// A sweep is over, and all of it was written. What is damaged, or came back for want of room, would be read for ever.
+    /// A sweep is over, and all of it was written. What is damaged, or came back for want of room, would be read for ever. What was
+    /// written meanwhile is no such thing.
     fn end(&mut self, core: &Core) {
-        if core.space.owed().frags() >= self.began {
+        let ([began, before], owed) = (self.began, core.space.owed());
+        let news = owed.news().saturating_sub(before);
+        if owed.frags() >= began.saturating_add(news) {
             self.give_up(core);
         }
     }
@@ -145,6 +157,41 @@ impl Owing {
         self.sweep.pop_front();
         self.block = 0;
     }
+}
+
+/// What a look at a file came to.
+enum Look {
+    /// Some of it is on its way to homes that nobody is told of yet.
+    Flies,
+    /// What was seen is noted; it goes on from a block, if anything follows.
+    Next(Option<u64>),
+}
+
+/// Notes what a file has on fast devices from a block on, if it is written back.
+fn look_from(core: &mut Core, ino: Ino, from: u64) -> Result<Look, Stop> {
+    let debtor = match core.node(ino) {
+        Ok(node) if node.homed().is_flying() => return Ok(Look::Flies),
+        Ok(node) => Debtor::of(node.inode()),
+        Err(Stop::Failed(Error::Stale(_))) => return Ok(Look::Next(None)),
+        Err(stop) => return Err(stop),
+    };
+    if !is_written_back(core, ino)? {
+        return Ok(Look::Next(None));
+    }
+    let found = core.reading().extents_from(ino, from, u64::MAX, EXTENTS)?;
+    for piece in found
+        .iter()
+        .flat_map(|it| pieces(it, from, u64::MAX, &core.geometry))
+    {
+        let extent = piece.pointer.extent();
+        if core.space.usage().is_on(Tier::Fast, extent.start) {
+            core.space.owed_mut().owe(extent, debtor);
+        }
+    }
+    let next = found
+        .last()
+        .map(|last| last.block + blocks_of(last, &core.geometry));
+    Ok(Look::Next(next))
 }
 
 /// Fragments that are free, and owed.
@@ -159,13 +206,36 @@ fn is_short(core: &mut Core, parts: u64) -> bool {
 }
 
 impl Engine {
-    /// Looks through some groups of fast devices for what an earlier mount has left there.
-    fn look_for_owed(&self, owing: &mut Owing) -> Result<(), Error> {
-        if self.core().space.owed().is_known() {
-            return Ok(());
+    /// Notes what files have on fast devices that came to be written back.
+    fn look_at_entered(&self) -> Result<(), Error> {
+        for _ in 0..LOOKS {
+            let Some((ino, from)) = self.core().space.owed().entered() else {
+                break;
+            };
+            match self.run(|core| look_from(core, ino, from)) {
+                // Who looks at what is on its way misses it: later.
+                Ok(Look::Flies) => break,
+                Ok(Look::Next(next)) => self.core().space.owed_mut().look_on(ino, next),
+                Err(Error::ReadOnly) => return Err(Error::ReadOnly),
+                Err(error) => {
+                    tracing::warn!(%error, ino = ino.0, "a file may owe more to slow devices than is known");
+                    self.core().space.owed_mut().look_on(ino, None);
+                }
+            }
         }
+        Ok(())
+    }
+
+    /// Looks through some groups of fast devices for what an earlier mount has left there, or memory had no room for.
+    fn look_for_owed(&self, owing: &mut Owing) -> Result<(), Error> {
         let groups = {
-            let core = self.core();
+            let mut core = self.core();
+            if !core.space.owed().wants_search() {
+                return Ok(());
+            }
+            if owing.looked == 0 {
+                core.space.owed_mut().begin_search();
+            }
             let fast = core.sb.fast_groups().into_iter().flatten().map(GroupNo);
             let left = fast.filter(|group| group.0 >= owing.looked);
             let data = left.filter(|group| core.space.role(*group) == Role::Data);
@@ -177,7 +247,8 @@ impl Engine {
             self.look_through(*group)?;
         }
         if groups.is_empty() {
-            self.core().space.owed_mut().note_known();
+            owing.looked = 0;
+            self.core().space.owed_mut().end_search();
         }
         Ok(())
     }

@@ -95,8 +95,13 @@ impl Homes<'_> {
         let usage = self.space.usage();
         let is_fast = |home: &&(Extent, Aim)| usage.is_on(Tier::Fast, home.0.start);
         let (there, elsewhere): (Vec<&_>, Vec<&_>) = homes.iter().partition(is_fast);
-        for (extent, _) in there.into_iter().filter(|(_, aim)| aim.goes_on()) {
-            self.space.owed_mut().owe(*extent, debtor);
+        let owed = self.space.owed_mut();
+        for (extent, aim) in there {
+            match aim {
+                Aim::On(_) => {}
+                Aim::WriteBack => owed.owe(*extent, debtor),
+                Aim::Back => owed.owe_again(*extent, debtor),
+            }
         }
         let spilled = elsewhere.iter().filter(|(_, aim)| aim.tier() == Tier::Fast);
         let frags = spilled.map(|(extent, _)| extent.frags).sum();

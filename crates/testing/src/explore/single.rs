@@ -247,22 +247,24 @@ fn settling(fresh: Id) -> Vec<Single> {
 
 /// Large files go to the devices that their directory says, of a volume that has several. No other case has these.
 pub fn carrying(geometry: &Geometry, fresh: Id) -> Vec<Single> {
+    [placed(geometry, fresh), written_back(geometry, fresh)].concat()
+}
+
+fn on(dir: Id, on: impl Into<Tiering>) -> Op {
+    let on = on.into();
+    Op::On { dir, on }
+}
+
+/// Those that stay there.
+fn placed(geometry: &Geometry, fresh: Id) -> Vec<Single> {
     let block = u64::from(geometry.block);
-    let on = |dir, on: Tiering| Op::On { dir, on };
-    let to_fast = || on(ROOT, Tier::Fast.into());
-    let write_back = || on(ROOT, Tiering::WriteBack);
-    let idle = || vec![Op::Tick { millis: 0 }; IDLE_TICKS];
-    let moved = |ops: &[Op]| [&[write_back()], ops, &[Op::Sync], &idle()[..]].concat();
+    let to_fast = || on(ROOT, Tier::Fast);
     vec![
         single("on-fast", LARGE, [to_fast()]),
         single(
             "on-fast-and-back",
             HUGE,
-            [
-                to_fast(),
-                Op::Commit(Commit::Durable),
-                on(ROOT, Tier::Slow.into()),
-            ],
+            [to_fast(), Op::Commit(Commit::Durable), on(ROOT, Tier::Slow)],
         ),
         single(
             "on-fast-write",
@@ -280,6 +282,26 @@ pub fn carrying(geometry: &Geometry, fresh: Id) -> Vec<Single> {
             [allocate(LARGE, 20 * block), to_fast()],
         ),
         single("on-fast-cut", LARGE, [to_fast(), truncate(LARGE, block)]),
+        single(
+            "on-fast-inherited",
+            fresh + 1,
+            [
+                to_fast(),
+                mkdir(ROOT, fresh),
+                create(fresh, fresh + 1),
+                write(fresh + 1, 0, 6 * block),
+            ],
+        ),
+    ]
+}
+
+/// Those that go on to the slow device.
+fn written_back(geometry: &Geometry, fresh: Id) -> Vec<Single> {
+    let block = u64::from(geometry.block);
+    let write_back = || on(ROOT, Tiering::WriteBack);
+    let idle = || vec![Op::Tick { millis: 0 }; IDLE_TICKS];
+    let moved = |ops: &[Op]| [&[write_back()], ops, &[Op::Sync], &idle()[..]].concat();
+    vec![
         single(
             "write-back",
             HUGE,
@@ -306,14 +328,21 @@ pub fn carrying(geometry: &Geometry, fresh: Id) -> Vec<Single> {
             .concat(),
         ),
         single(
-            "on-fast-inherited",
-            fresh + 1,
+            "write-back-entered",
+            HUGE,
             [
-                to_fast(),
-                mkdir(ROOT, fresh),
-                create(fresh, fresh + 1),
-                write(fresh + 1, 0, 6 * block),
-            ],
+                vec![
+                    on(ROOT, Tier::Fast),
+                    mkdir(ROOT, fresh),
+                    on(fresh, Tiering::WriteBack),
+                ],
+                vec![
+                    rename((ROOT, HUGE), (fresh, HUGE), Rename::Replace),
+                    Op::Sync,
+                ],
+                idle(),
+            ]
+            .concat(),
         ),
     ]
 }
