@@ -84,6 +84,10 @@ impl<D: Device, O: Observer> Device for ObservedDevice<D, O> {
         self.device.rotational()
     }
 
+    fn rotational_at(&self, offset: u64) -> bool {
+        self.device.rotational_at(offset)
+    }
+
     fn read(&self, batch: &mut [Read]) {
         self.tell(Op::Read, batch, |read| {
             (read.offset, read.buffer.len() as u64, read.kind)

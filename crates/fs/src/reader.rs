@@ -380,20 +380,23 @@ impl Reader {
             let kind = kind(&wanted[i]);
             let whole = matches!(wanted[i].what, What::Track(_));
             for number in self.numbers(&wanted[i]) {
+                let turns = self.device.rotational_at(self.window(number).start);
                 match found.entry(number) {
                     Entry::Vacant(entry) => {
                         let around = match whole {
                             true => windows.ask_whole(number),
-                            false => windows.ask(number, kind),
+                            false => windows.ask(number, kind, turns),
                         };
                         entry.insert((around, kind));
                     }
-                    Entry::Occupied(mut entry) => {
-                        windows.asked_again(kind);
-                        if let (around @ Around::Alone, _) = entry.get_mut() {
-                            *around = Around::Whole;
+                    Entry::Occupied(mut entry) => match entry.get_mut() {
+                        (around @ Around::Alone, _) => {
+                            if windows.ask_with(number, kind, turns) {
+                                *around = Around::Whole;
+                            }
                         }
-                    }
+                        _ => windows.asked_again(kind, turns),
+                    },
                 }
             }
         }
@@ -572,7 +575,8 @@ mod tests {
     /// eighth of a seek, and the place of another.
     #[test]
     fn windows_are_read_as_long_as_that_pays() {
-        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
+        let memory = MemoryDevice::new(64 << 20).with_rotational(true);
+        let device: Arc<dyn Device> = Arc::new(memory);
         let reader = Reader::new(Arc::clone(&device), geometry(), 1 << 20);
         let read = |at: u64| cost(&reader, data(at, 4));
         let (alone, whole) = ((1, 4 << 10), (1, WINDOW));
@@ -591,6 +595,53 @@ mod tests {
             read(next + i % 32);
         }
         assert_eq!(read(next + FRAGS), whole, "they pay again");
+    }
+
+    /// A window took as long as five blocks, and for the few blocks that lead to a file there were two windows.
+    #[test]
+    fn where_nothing_turns_windows_are_read_once_blocks_of_them_are_wanted() {
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
+        let reader = Reader::new(Arc::clone(&device), geometry(), 16 << 20);
+        let read = |at: u64| cost(&reader, data(at, 4));
+        let (alone, whole) = ((1, 4 << 10), (1, WINDOW));
+        for number in 0..100 {
+            assert_eq!(
+                read((10 + number) * FRAGS),
+                alone,
+                "nothing else of it is wanted"
+            );
+        }
+        for block in 1..6 {
+            let read = read(109 * FRAGS + 8 * block);
+            assert_eq!(read, if block < 5 { alone } else { whole });
+        }
+        assert_eq!(read(109 * FRAGS + 100), (0, 0));
+        // Who reads one file after the other has whole windows soon, and goes back to single blocks when he reads at random.
+        let dense = |window: u64| -> u64 {
+            let blocks = (0..64).map(|block| read(window * FRAGS + 4 * block).0);
+            blocks.sum()
+        };
+        let requests: Vec<u64> = (120..150).map(dense).collect();
+        assert!(
+            requests[10..].iter().all(|requests| *requests == 1),
+            "{requests:?}"
+        );
+        let at_random: Vec<(u64, u64)> = (150..250).map(|window| read(window * FRAGS)).collect();
+        assert_eq!(at_random[0], whole);
+        assert!(
+            at_random[64..].iter().all(|read| *read == alone),
+            "{at_random:?}"
+        );
+        // Near ones together take one request, and no more bytes than to the last of them.
+        let near = [data(252 * FRAGS, 4), data(252 * FRAGS + 12, 4)];
+        let before = device.counters().total();
+        assert!(reader.read(&near, false).iter().all(Result::is_ok));
+        let after = device.counters().total();
+        let took = (
+            after.reads - before.reads,
+            after.read_bytes - before.read_bytes,
+        );
+        assert_eq!(took, (1, 16 << 10));
     }
 
     /// What leads to the tracks of an arranged tree stands in a few MiB: each of its windows cost a seek.
@@ -638,7 +689,8 @@ mod tests {
     /// It was written while it was read around another block.
     #[test]
     fn a_window_that_is_stale_is_read_again() {
-        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
+        let memory = MemoryDevice::new(64 << 20).with_rotational(true);
+        let device: Arc<dyn Device> = Arc::new(memory);
         let reader = Reader::new(Arc::clone(&device), geometry(), 1 << 20);
         cost(&reader, data(8 * FRAGS, 4));
         let new = vec![7; WINDOW as usize];

@@ -359,8 +359,17 @@ fn small_files_read_at_random_push_no_metadata_out() {
 
 #[test]
 fn files_that_lie_close_are_read_together_in_whatever_order() {
+    assert!(requests_for_close_files(true) <= 40);
+    // Where nothing turns that must have paid before.
+    assert!(requests_for_close_files(false) <= 80);
+}
+
+/// Reads that adding to many small files takes, in an order that is not theirs, on a device that turns or not.
+fn requests_for_close_files(turns: bool) -> u64 {
     const FILES: usize = 900;
-    let device = made(256 << 20);
+    let memory = MemoryDevice::new(256 << 20).with_rotational(turns);
+    let device: Arc<dyn Device> = Arc::new(memory);
+    mkfs(&device, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
     let volume = open(&device);
     populate(&volume, FILES, 8000);
     volume.close().unwrap();
@@ -373,7 +382,8 @@ fn files_that_lie_close_are_read_together_in_whatever_order() {
         volume.write(ino, 8000, b"more").unwrap();
     }
     let data = since(&volume, before).kind(IoKind::SmallData);
-    assert!(data.reads <= 40, "{data:?}");
+    println!("{data:?}");
+    data.reads
 }
 
 /// When the log is nearly full the content of small files goes to data groups; from there it comes back to the log after

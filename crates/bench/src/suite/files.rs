@@ -103,6 +103,8 @@ pub trait OpenFile {
 pub enum Access {
     /// Reading.
     Read,
+    /// Reading from front to back, with the kernel's read-ahead.
+    InOrder,
     /// Writing over what it holds.
     Write,
 }

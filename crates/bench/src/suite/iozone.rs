@@ -67,7 +67,7 @@ fn write(file: &dyn OpenFile, content: &mut Content, salt: u64, bytes: u64) -> R
 }
 
 fn read(files: &dyn Files, path: &Path, bytes: u64) -> Result<(), Error> {
-    let file = files.open(path, Access::Read)?;
+    let file = files.open(path, Access::InOrder)?;
     let mut buffer = vec![0; RECORD];
     for number in 0..bytes / RECORD as u64 {
         file.read_at(&mut buffer, number * RECORD as u64)?;

@@ -13,6 +13,10 @@ const MIN: usize = 4;
 const SEEK_WINDOWS: u32 = 8;
 /// The same where the head stands between others that are wanted, as it does among metadata.
 const SHORT_SEEK_WINDOWS: u32 = 4;
+/// Blocks that a window must save where nothing turns: reading one alone takes such a disk a fifth of what a window does.
+const SOLID_BLOCKS: u32 = 5;
+/// Windows there that are taken for tried, and of no use, until some were.
+const SOLID_TRIED: u32 = 2;
 /// Windows that are read at once, where those beside one that is wanted pay: a part of the device that begins at a multiple of it.
 const BESIDE: u64 = 4;
 /// Least number of windows of which that takes a small part.
@@ -45,6 +49,8 @@ struct Window {
     bytes: Option<Arc<Buffer>>,
     /// When it was last used, in look-ups.
     used: u64,
+    /// Blocks that it was asked for, as long as they are read alone.
+    asked: u32,
     /// It was read beside another one, or would have been, and nobody asked for it so far.
     beside: bool,
 }
@@ -56,9 +62,11 @@ pub(super) struct Windows {
     by_use: BTreeMap<u64, u64>,
     clock: u64,
     max: usize,
-    /// What those of metadata and of small files' data gave.
-    metadata: Yield,
-    data: Yield,
+    /// What those gave on devices that turn, and on others.
+    turning: Yields,
+    solid: Yields,
+    /// Whether that turns where small files' data were last asked for.
+    data_turn: bool,
     /// What those gave that were read beside others of metadata.
     beside: Yield,
 }
@@ -71,8 +79,9 @@ impl Windows {
             by_use: BTreeMap::new(),
             clock: 0,
             max: count(bytes),
-            metadata: Yield::new(SEEK_WINDOWS),
-            data: Yield::new(SEEK_WINDOWS),
+            turning: Yields::of(|| Yield::new(SEEK_WINDOWS)),
+            solid: Yields::of(Yield::solid),
+            data_turn: true,
             beside: Yield::new(SHORT_SEEK_WINDOWS),
         }
     }
@@ -88,25 +97,56 @@ impl Windows {
         self.max
     }
 
-    /// What to do about a window in which a block of a kind lies.
-    pub fn ask(&mut self, number: u64, kind: IoKind) -> Around {
+    /// What to do about a window in which a block of a kind lies, on a device that turns or not.
+    pub fn ask(&mut self, number: u64, kind: IoKind, turns: bool) -> Around {
+        if kind == IoKind::SmallData {
+            self.data_turn = turns;
+        }
         let found = self.take_asked(number);
-        if let Some(Window { bytes, beside, .. }) = found {
+        let mut asked = 0;
+        if let Some(window) = found {
+            let (bytes, beside) = (window.bytes, window.beside);
             self.insert(number, bytes.clone());
-            if !beside {
-                self.asked_again(kind);
-                return bytes.map_or(Around::Whole, Around::Held);
-            }
-            if let Some(bytes) = bytes {
-                self.yields(kind).one_more();
-                return Around::Held(bytes);
+            match bytes {
+                Some(bytes) if beside => {
+                    self.yields(kind, turns).one_more();
+                    return Around::Held(bytes);
+                }
+                Some(bytes) => {
+                    self.asked_again(kind, turns);
+                    return Around::Held(bytes);
+                }
+                None if beside => {}
+                None => {
+                    self.asked_again(kind, turns);
+                    asked = window.asked;
+                    if turns || asked >= SOLID_BLOCKS || self.yields(kind, turns).pays() {
+                        return Around::Whole;
+                    }
+                }
             }
         }
-        if self.yields(kind).one_more() {
+        if asked == 0 && self.yields(kind, turns).one_more() {
             return Around::Whole;
         }
         self.insert(number, None);
+        self.asked_alone(number, asked.saturating_add(1));
         Around::Alone
+    }
+
+    /// So many blocks of a window were read alone.
+    fn asked_alone(&mut self, number: u64, blocks: u32) {
+        if let Some(window) = self.map.get_mut(&number) {
+            window.asked = blocks;
+        }
+    }
+
+    /// One more block of a window is read alone, with another one of it. Whether the whole of it is read instead.
+    pub fn ask_with(&mut self, number: u64, kind: IoKind, turns: bool) -> bool {
+        self.asked_again(kind, turns);
+        let asked = self.map.get(&number).map_or(0, |window| window.asked);
+        self.asked_alone(number, asked.saturating_add(1));
+        turns
     }
 
     /// As [`Windows::ask`], for what is read for the sake of the whole window.
@@ -147,14 +187,19 @@ impl Windows {
         others
     }
 
-    /// Whether those of small files' data paid lately.
+    /// Whether those of small files' data paid lately, on devices like that where one was last asked for.
     pub fn data_pay(&self) -> bool {
-        self.data.pays()
+        let yields = if self.data_turn {
+            &self.turning
+        } else {
+            &self.solid
+        };
+        yields.data.pays()
     }
 
     /// A block of a kind lies in a window that another one was asked for in.
-    pub fn asked_again(&mut self, kind: IoKind) {
-        self.yields(kind).again();
+    pub fn asked_again(&mut self, kind: IoKind, turns: bool) {
+        self.yields(kind, turns).again();
     }
 
     /// Keeps windows that are not there.
@@ -186,10 +231,15 @@ impl Windows {
         self.make_room(0);
     }
 
-    fn yields(&mut self, kind: IoKind) -> &mut Yield {
+    fn yields(&mut self, kind: IoKind, turns: bool) -> &mut Yield {
+        let yields = if turns {
+            &mut self.turning
+        } else {
+            &mut self.solid
+        };
         match kind {
-            IoKind::SmallData => &mut self.data,
-            _ => &mut self.metadata,
+            IoKind::SmallData => &mut yields.data,
+            _ => &mut yields.metadata,
         }
     }
 
@@ -215,6 +265,7 @@ impl Windows {
         let window = Window {
             bytes,
             used: self.clock,
+            asked: 0,
             beside: false,
         };
         self.map.insert(number, window);
@@ -238,13 +289,30 @@ fn count(bytes: u64) -> usize {
         .max(MIN)
 }
 
+/// What windows of metadata and of small files' data gave.
+struct Yields {
+    metadata: Yield,
+    data: Yield,
+}
+
+impl Yields {
+    fn of(new: impl Fn() -> Yield) -> Yields {
+        Yields {
+            metadata: new(),
+            data: new(),
+        }
+    }
+}
+
 /// What windows gave lately: those that were read for a block, or would have been, and how often another block was asked
 /// for that lies in one.
 struct Yield {
     windows: u32,
     again: u32,
-    /// Of so many one must pay.
+    /// Of so many windows one must save a request.
     of: u32,
+    /// Or each of them so many.
+    each: u32,
 }
 
 impl Yield {
@@ -254,6 +322,17 @@ impl Yield {
             windows: 0,
             again: LATELY / of,
             of,
+            each: 1,
+        }
+    }
+
+    /// Until they were tried, they do not.
+    fn solid() -> Self {
+        Self {
+            windows: SOLID_TRIED,
+            again: 0,
+            of: 1,
+            each: SOLID_BLOCKS,
         }
     }
 
@@ -269,10 +348,10 @@ impl Yield {
 
     /// Whether they paid lately.
     fn pays(&self) -> bool {
-        self.again * self.of >= self.windows
+        self.again * self.of >= self.windows * self.each
     }
 
     fn again(&mut self) {
-        self.again = LATELY.min(self.again + 1);
+        self.again = (LATELY * self.each).min(self.again + 1);
     }
 }

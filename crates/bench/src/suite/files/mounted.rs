@@ -72,7 +72,7 @@ impl Files for MountedFiles {
     fn open(&self, path: &Path, access: Access) -> Result<Box<dyn OpenFile + '_>, Error> {
         let path = self.root.join(path);
         let file = match access {
-            Access::Read => File::open(&path),
+            Access::Read | Access::InOrder => File::open(&path),
             Access::Write => OpenOptions::new().write(true).open(&path),
         };
         let file = file.map_err(Error::at("opening", &path))?;

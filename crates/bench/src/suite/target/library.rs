@@ -412,6 +412,16 @@ mod tests {
         );
     }
 
+    /// The fast device was taken for one that turns, and was read around as such.
+    #[test]
+    fn what_is_traced_says_of_each_device_whether_it_turns() {
+        let target = InLibrary::on_tiers(Some(SIZE), Some(2 * SIZE), 1).unwrap();
+        assert_eq!(
+            [0, SIZE].map(|at| target.device.rotational_at(at)),
+            [false, true]
+        );
+    }
+
     #[test]
     fn a_file_that_is_there_is_left_alone() {
         let file = tempfile::NamedTempFile::new().unwrap();
