@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use loamfs_fs::{Arranged, Arranging, OpenOptions, Placement};
+use loamfs_fs::{Arranged, Arranging, MkfsOptions, OpenOptions, Placement};
 use rand::Rng;
 use serde::Serialize;
 
@@ -69,6 +69,8 @@ pub struct Scale {
     pub hash: bool,
     /// Whether tracks form by the clock.
     pub idle: bool,
+    /// Whether segments say what changed in inodes, instead of writing their blocks (`MkfsOptions::deltas`).
+    pub deltas: bool,
 }
 
 /// The same work out of the log, and by way of tracks.
@@ -101,7 +103,9 @@ pub struct Row {
     pub directories: u64,
     /// Files that settled.
     pub settled: u64,
-    /// Seconds that the volume said settling them would take, where that was by the clock.
+    /// Seconds that the volume estimated settling them to take before it began, where that was by the clock.
+    pub estimated: Option<f64>,
+    /// Seconds that it says it came to.
     pub said: Option<f64>,
     /// What was done then.
     pub compared: Vec<Compared>,
@@ -123,7 +127,12 @@ impl Row {
     /// # Errors
     /// The volume's.
     pub fn new(set: Set, preset: Preset, scale: Scale) -> Result<Row, Error> {
-        let modelled = Modelled::new(preset, scale.volume, scale.seed, OpenOptions::default())?;
+        let made = MkfsOptions {
+            deltas: scale.deltas,
+            ..MkfsOptions::default()
+        };
+        let options = OpenOptions::default();
+        let modelled = Modelled::made_with(&made, preset, scale.volume, scale.seed, options)?;
         let (top, path) = set.layout();
         let mut stand = Stand {
             modelled,
@@ -145,7 +154,7 @@ impl Row {
             true => stand.idle()?,
             false => stand.arrange()?,
         };
-        let said = stand.modelled.volume().info().tracks.formed_cost;
+        let told = stand.modelled.volume().info().tracks;
         stand.remount()?;
         let tracks = stand.works("tracks")?;
         let works = Work::value_variants().iter();
@@ -159,7 +168,8 @@ impl Row {
             arranged,
             directories: done.directories,
             settled: done.files,
-            said: scale.idle.then_some(said.as_secs_f64()),
+            estimated: scale.idle.then_some(told.formed_estimate.as_secs_f64()),
+            said: scale.idle.then_some(told.formed_cost.as_secs_f64()),
             compared: compared
                 .map(|(work, (log, tracks))| Compared {
                     work: *work,
@@ -382,6 +392,7 @@ mod tests {
             seed: 1,
             hash: false,
             idle: false,
+            deltas: false,
         };
         for set in [Set::Flat, Set::Deep] {
             let row = || Row::new(set, Preset::Reference, scale).unwrap();
@@ -412,6 +423,7 @@ mod tests {
             seed: 1,
             hash: false,
             idle: true,
+            deltas: false,
         };
         let row = Row::new(Set::Flat, Preset::Reference, scale).unwrap();
         assert_eq!((row.settled, row.said), (0, Some(0.0)));

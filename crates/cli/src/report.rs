@@ -409,7 +409,7 @@ impl Report {
         let number = |path| self.number(path);
         let seconds = |path| self.value(path).as_f64().unwrap_or(0.0);
         format!(
-            "tracks    {} formed in idle times, of {} ({}, estimated {:.1} s); {} of others; {} would pay: {} in {:.1} s, which would have spared {:.1} s; {}",
+            "tracks    {} formed in idle times, of {} ({}, estimated {:.1} s, by its requests {:.1} s); {} of others; {} would pay: {} in {:.1} s, which would have spared {:.1} s; {}",
             count(number("/tracks/formed_files"), "file", "files"),
             count(
                 number("/tracks/formed_directories"),
@@ -418,6 +418,7 @@ impl Report {
             ),
             self.size("/tracks/formed_bytes"),
             seconds("/tracks/formed_estimated_seconds"),
+            seconds("/tracks/formed_seconds"),
             count(number("/tracks/cold_reads"), "cold read", "cold reads"),
             count(
                 number("/tracks/waiting_directories"),

@@ -3,6 +3,7 @@
 use crate::batch::{Run, merge};
 use crate::error::check_range;
 use crate::{Counters, Device, DeviceError, IoKind, Member, Op, Read, Write};
+use std::sync::Arc;
 
 /// A request as it goes down: what a batch was merged to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +22,12 @@ pub struct Issued {
 pub trait Observer: Send + Sync {
     /// A request goes down now.
     fn issued(&self, request: Issued);
+}
+
+impl<O: Observer + ?Sized> Observer for Arc<O> {
+    fn issued(&self, request: Issued) {
+        (**self).issued(request);
+    }
 }
 
 /// A device whose requests an [`Observer`] is told of: those that its [`Counters`] count, no more and no fewer, as long as

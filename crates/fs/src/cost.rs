@@ -50,10 +50,31 @@ impl Disk {
     /// Microseconds until what lies `gap` bytes ahead can be read or written: what is between may pass below the arm, if
     /// that is quicker than to go there and wait for it.
     pub fn step(&self, gap: u64) -> u64 {
+        (gap / self.rate).min(self.seek(gap))
+    }
+
+    /// Microseconds to go over so many bytes, and to wait for what is there.
+    fn seek(&self, gap: u64) -> u64 {
         let part = gap.saturating_mul(3_000_000) / self.stroke.max(1);
         let curve =
             self.average.saturating_sub(self.shortest) * part.min(1_000_000).isqrt() / 1_000;
-        (gap / self.rate).min(self.shortest + curve + self.turn / 2)
+        self.shortest + curve + self.turn / 2
+    }
+
+    /// Microseconds from one place to another: backwards nothing passes below the arm.
+    pub fn way(&self, from: u64, to: u64) -> u64 {
+        match to >= from {
+            true => self.step(to - from),
+            false => self.seek(from - to),
+        }
+    }
+
+    /// The same where something is written.
+    pub fn way_to_write(&self, from: u64, to: u64) -> u64 {
+        match self.shingled {
+            true => 0,
+            false => self.way(from, to),
+        }
     }
 
     /// Microseconds that a write `gap` bytes ahead takes longer than one that goes on. A shingled disk takes writes that do not

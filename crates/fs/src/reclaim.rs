@@ -11,7 +11,7 @@ mod state;
 pub(crate) use cleaner::{
     BATCH_MAX, CostLimit, Elsewhere, Goal, IDLE_ROUNDS, Spared, outlook, pays,
 };
-pub(crate) use forming_cost::{FormingCost, GroupsForTracks};
+pub(crate) use forming_cost::{FormingCost, GroupsForTracks, Settling};
 pub(crate) use settler::{Estimate, Weighed, cheapest_first, closing, idle};
 pub(crate) use state::{Fight, Reclaim};
 

@@ -9,6 +9,7 @@
 //! a large one (rule 3).
 
 mod announce;
+mod arm;
 mod atime;
 mod background;
 mod clean_ahead;
@@ -67,6 +68,7 @@ use crate::law::{Law, Rules};
 use crate::reader::Reader;
 use crate::shares::Shares;
 use crate::writeback::Spare;
+use arm::Arm;
 use flight::Flight;
 use forming::Forming;
 use latch::Latch;
@@ -111,6 +113,8 @@ pub(crate) struct Engine {
     /// Told, with `core`, whenever writes of homes are over.
     landed: Condvar,
     device: Arc<dyn Device>,
+    /// What its requests took, where it turns.
+    arm: Arc<Arm>,
     reader: Reader,
     flight: Flight,
     flights: usize,

@@ -214,6 +214,19 @@ impl<'a> Cleaning<'a> {
         found.map(|(_, group)| group).collect()
     }
 
+    /// Fragments that each group of the log holds, the emptiest first. What is held back comes free by itself.
+    pub fn log_live(self) -> Vec<u64> {
+        let staying = self.staying(&[]);
+        let log = self.log().groups().iter().map(|group| *group as usize);
+        let live = log.map(|index| {
+            let taken = self.groups.group(index).taken();
+            taken.saturating_sub(staying[index])
+        });
+        let mut live: Vec<u64> = live.collect();
+        live.sort_unstable();
+        live
+    }
+
     /// The groups of a role that hold something, in the order of a policy. What emptying one wins is what is free in holes
     /// shorter than `hole_max` fragments (the others serve as they are).
     /// Meanwhile holes of at least `least` fragments serve nobody. Groups that hold nothing but what cannot be moved, which

@@ -42,6 +42,9 @@ pub struct TracksArgs {
     /// Let the clock form tracks while nobody asks for anything, instead of asking for them. It takes the directories of which it pays.
     #[arg(long)]
     idle: bool,
+    /// Make the volume with `mkfs --deltas`.
+    #[arg(long)]
+    deltas: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -57,6 +60,7 @@ impl TracksArgs {
             seed: self.seed,
             hash: self.hash,
             idle: self.idle,
+            deltas: self.deltas,
         };
         let chosen = match self.only.as_slice() {
             [] => Set::value_variants(),
@@ -91,6 +95,12 @@ fn text(rows: &[Row]) -> String {
         cells.push(of("made", alone(&row.made)));
         cells.extend(row.renewed.as_ref().map(|it| of("renewed", alone(it))));
         cells.push(of("arranged", second(&row.arranged)));
+        let told = [("estimated", row.estimated), ("by requests", row.said)];
+        cells.extend(told.into_iter().filter_map(|(what, told)| {
+            let mut rest = <[String; 4]>::default();
+            rest[3] = format!("{:.2}", told?);
+            Some(of(what, rest))
+        }));
         let full = format!("{:.0} %", row.full * 100.0);
         cells.push(of(
             "full",

@@ -92,7 +92,8 @@ pub(super) fn tracks_json(tracks: &TracksInfo) -> Value {
         "formed_directories": tracks.formed.directories,
         "formed_files": tracks.formed.files,
         "formed_bytes": tracks.formed.bytes,
-        "formed_estimated_seconds": tracks.formed_cost.as_secs_f64(),
+        "formed_estimated_seconds": tracks.formed_estimate.as_secs_f64(),
+        "formed_seconds": tracks.formed_cost.as_secs_f64(),
     })
 }
 

@@ -326,16 +326,14 @@ impl Cleaner<'_> {
 
     /// Out of what tracks get their groups.
     pub fn groups_for_tracks(&self) -> GroupsForTracks {
-        let (frags, used) = self.space.usage().of_role(Role::Log);
         let spared = self
             .space
             .free_groups()
             .saturating_sub(self.wanted_to_form());
-        let bytes = |frags| self.geometry.byte_offset(FragAddr(frags));
         GroupsForTracks {
-            spared: bytes(spared.saturating_mul(self.geometry.group_frags)),
-            log: bytes(frags),
-            log_used: bytes(used),
+            spared: spared.saturating_mul(self.geometry.group_frags),
+            lacking: self.lacking_to_form() * self.geometry.group_frags,
+            live: self.space.cleaning().log_live(),
         }
     }
 

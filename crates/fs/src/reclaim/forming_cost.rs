@@ -1,12 +1,11 @@
 //! What forming the tracks of a directory takes a disk, against what that saves those who read its files (S3, S4). The prices are those
 //! of settling.
 
+use super::cleaner::BATCH_MAX;
 use super::settler::Prices;
 use loamfs_format::FragAddr;
-
-/// What passes below the arm for each byte of contents: it is read and written, and with inodes, names, tables and the ways between
-/// that comes to half as much again.
-const PASSED: u64 = 3;
+use loamfs_format::ifile::INODE_BLOCK_MAX;
+use loamfs_format::track::head_bytes;
 
 /// What is written, for so much that is moved to empty a group: inode blocks that lead to it change too, and the maps.
 const WRITTEN: (u64, u64) = (4, 3);
@@ -14,22 +13,50 @@ const WRITTEN: (u64, u64) = (4, 3);
 /// Ways to go for each piece of a group that is emptied.
 const WAYS: u64 = 3;
 
-/// Bytes of whole groups for tracks: those that are free, and those that emptying groups of the log wins.
+/// Ways for each segment that has tracks: to where the log goes on, and to where tracks stand.
+const WAYS_OF_A_SEGMENT: u64 = 2;
+
+/// Ways at the end of a sweep: two checkpoints with their superblocks, and segments that say that all is durable.
+const WAYS_OF_A_ROUND: u64 = 8;
+
+/// Of ten fragments that segments write beside tracks, those that are still in use when their group is emptied.
+const STALE_LIVE: u64 = 3;
+
+/// How often a group of the log is gone through at most.
+const PASSES: usize = 8;
+
+/// Bytes of a file in the head of its track.
+const SLOT: u64 = (head_bytes(1) - head_bytes(0)) as u64;
+
+/// Files that are to settle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Settling {
+    pub files: u64,
+    /// Of their contents.
+    pub bytes: u64,
+    /// Inode blocks that theirs are among, as far as they are known.
+    pub blocks: u64,
+    /// What part of the log they are all over, of a thousand.
+    pub spread: u64,
+    /// Bytes of contents that are read in one sweep over the log.
+    pub sweep: u64,
+}
+
+/// Where tracks get their groups from: those that are free, and those that emptying groups of the log wins. In fragments.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct GroupsForTracks {
     /// Those that are free, and that nobody else is kept.
     pub spared: u64,
-    /// Those of the log, and what of them is in use.
-    pub log: u64,
-    pub log_used: u64,
+    /// Those that others are kept and lack: they come first.
+    pub lacking: u64,
+    /// What each of the log holds, the emptiest first.
+    pub live: Vec<u64>,
 }
 
 /// What forming tracks takes, and saves, in microseconds of a disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FormingCost {
     pub cost: u64,
-    /// What of it is for contents: without groups that have to be won.
-    pub moving: u64,
     /// What those reads would not have taken that are taken to come.
     pub saving: u64,
 }
@@ -39,6 +66,11 @@ impl FormingCost {
     pub fn pays(&self) -> bool {
         self.saving >= self.cost && self.cost > 0
     }
+
+    /// Whether there is anything to win groups from.
+    pub fn is_possible(&self) -> bool {
+        self.cost < u64::MAX
+    }
 }
 
 impl Prices {
@@ -47,21 +79,36 @@ impl Prices {
         self.disk.turns()
     }
 
-    /// What it takes to form tracks of `bytes` of contents in these groups, and what it saves `reads` cold reads, each a seek: a track's
+    /// What it takes to form tracks of these files in these groups, and what it saves `reads` cold reads, each a seek: a track's
     /// one request brings what the log has in two places. What the volume holds is `in_use` bytes, so that a seek passes over a third of
     /// it.
     pub fn forming(
         &self,
-        bytes: u64,
+        settling: &Settling,
         groups: &GroupsForTracks,
         reads: u64,
         in_use: u64,
     ) -> FormingCost {
-        let won = self.winning(bytes.saturating_sub(groups.spared), groups, in_use);
-        let moving = self.disk.pass(bytes.saturating_mul(PASSED));
+        let beside = self.beside(settling);
+        let g = &self.geometry;
+        let lacking = g.frags_for(settling.bytes).saturating_sub(groups.spared);
+        // What is written beside is soon superseded: groups of it are emptied again, and hold little then.
+        let stale = match lacking {
+            0 => 0,
+            _ => g.frags_for(beside.bytes),
+        };
+        let won = self
+            .winning(lacking.saturating_add(groups.lacking), groups, in_use)
+            .saturating_add(self.emptying(stale, stale * STALE_LIVE / 10, in_use));
+        let log = groups.live.iter().sum::<u64>();
+        let log = g.byte_offset(FragAddr(log));
+        let written = settling.bytes.saturating_add(beside.bytes);
+        let moving = self
+            .reading(settling, log)
+            .saturating_add(self.disk.pass(written))
+            .saturating_add(beside.ways.saturating_mul(self.disk.step(in_use / 3)));
         FormingCost {
             cost: won.saturating_add(moving),
-            moving,
             saving: match self.has_seeks() {
                 true => reads.saturating_mul(self.disk.step(in_use / 3)),
                 false => 0,
@@ -69,17 +116,49 @@ impl Prices {
         }
     }
 
-    /// What it takes to go from one piece of so many bytes to the next, in the order of their addresses: all that reading them costs beside
-    /// what passes below the arm.
-    pub fn ways(&self, pieces: impl Iterator<Item = (FragAddr, u64)>) -> u64 {
-        let (mut ways, mut end) = (0u64, None);
-        for (at, bytes) in pieces {
-            let start = self.geometry.byte_offset(at);
-            let gap = end.map_or(start, |end| start.saturating_sub(end));
-            ways = ways.saturating_add(self.disk.step(gap));
-            end = Some(start.saturating_add(bytes));
+    /// What reading contents takes, a sweep over the log after the other: the fewer a sweep brings, the farther apart they are.
+    fn reading(&self, settling: &Settling, log: u64) -> u64 {
+        let sweeps = settling.bytes.div_ceil(settling.sweep.max(1)).max(1);
+        let files = settling.files.div_ceil(sweeps).max(1);
+        let span = log / 1000 * settling.spread;
+        let gap = (span / files).saturating_sub(settling.bytes / settling.files.max(1));
+        let ways = sweeps
+            .saturating_mul(files)
+            .saturating_mul(self.disk.step(gap));
+        ways.saturating_add(self.disk.pass(settling.bytes))
+    }
+
+    /// What segments write beside contents: heads of tracks, and inode blocks. A segment takes as many files as fit with the inode
+    /// blocks that change for them, so that the farther apart their inodes are the less often a block is written for several.
+    fn beside(&self, settling: &Settling) -> Beside {
+        let full = u64::from(self.geometry.segment_max) / 4 * 3;
+        let a_file = settling.bytes / settling.files.max(1) + SLOT;
+        let changed = |files: u64| {
+            let blocks = settling.blocks.max(1);
+            // Of so many that are drawn some are the same.
+            blocks
+                .min(blocks.saturating_mul(files) / (blocks + files / 2))
+                .max(1)
+        };
+        let bytes = |files: u64| {
+            let inodes = changed(files).saturating_mul(INODE_BLOCK_MAX);
+            files.saturating_mul(a_file).saturating_add(inodes)
+        };
+        let (mut fits, mut most) = (1, settling.files + 1);
+        while most - fits > 1 {
+            let middle = fits.midpoint(most);
+            match bytes(middle) <= full {
+                true => fits = middle,
+                false => most = middle,
+            }
         }
-        ways
+        let segments = settling.files.div_ceil(fits);
+        Beside {
+            bytes: segments
+                .saturating_mul(bytes(fits))
+                .saturating_sub(settling.bytes),
+            ways: segments * WAYS_OF_A_SEGMENT,
+        }
     }
 
     /// What emptying groups takes that have so many fragments, of which so many are moved: all are read. For each piece of a group it
@@ -88,30 +167,54 @@ impl Prices {
         let g = &self.geometry;
         let piece = g.frags_for(g.segment_max.into()).max(1);
         let pieces = g.group_frags.div_ceil(piece);
-        let ways = frags.saturating_mul(pieces * WAYS) / g.group_frags.max(1);
+        let groups = frags / g.group_frags.max(1);
+        let rounds = groups.div_ceil(BATCH_MAX as u64);
+        let ways = groups * pieces * WAYS + rounds * WAYS_OF_A_ROUND;
         let written = live.saturating_mul(WRITTEN.0) / WRITTEN.1;
         let passed = g.byte_offset(FragAddr(frags.saturating_add(written)));
         let ways = ways.saturating_mul(self.disk.step(in_use / 3));
         self.disk.pass(passed).saturating_add(ways)
     }
 
-    /// What it takes to win so many bytes of whole groups out of the log, while what moves into tracks leaves it: on the average half
-    /// of what is in use now is there.
-    fn winning(&self, bytes: u64, groups: &GroupsForTracks, in_use: u64) -> u64 {
-        let live = groups.log_used / 2;
-        let won = groups.log.saturating_sub(live);
-        let part = |of: u64| {
-            let part = (u128::from(bytes) * u128::from(of)).checked_div(won.into());
-            part.and_then(|bytes| u64::try_from(bytes).ok())
-        };
-        let frags = |bytes| self.geometry.frags_for(bytes);
-        match (bytes, part(groups.log), part(live)) {
-            (0, ..) => 0,
-            (_, Some(all), Some(live)) => self.emptying(frags(all), frags(live), in_use),
+    /// What it takes to win so many fragments of whole groups out of the log, the emptiest first, while what moves into tracks leaves
+    /// it. Groups may be gone through several times, since what is moved fills others.
+    fn winning(&self, frags: u64, groups: &GroupsForTracks, in_use: u64) -> u64 {
+        let group = self.geometry.group_frags;
+        let all: u64 = groups.live.iter().sum();
+        let log = group.saturating_mul(groups.live.len() as u64);
+        let (mut won, mut gone, mut moved) = (0u64, 0u64, 0u64);
+        for live in groups.live.iter().cycle().take(PASSES * groups.live.len()) {
+            if won >= frags {
+                break;
+            }
+            // As full as it is beside the others, of what is left of the log by then.
+            let formed = groups.spared + won.saturating_sub(groups.lacking);
+            let left = part(all.saturating_sub(formed), log, log.saturating_sub(won));
+            let live = part(*live, all, left).min(group);
+            gone += group;
+            moved += live;
+            won += group.saturating_sub(live.saturating_mul(WRITTEN.0) / WRITTEN.1);
+        }
+        match won >= frags {
+            true => self.emptying(gone, moved, in_use),
             // There is nothing to win it from.
-            _ => u64::MAX,
+            false => u64::MAX,
         }
     }
+}
+
+/// So much of a whole, of another whole; nothing of none.
+fn part(some: u64, whole: u64, other: u64) -> u64 {
+    let part = u128::from(some) * u128::from(other);
+    let part = part.checked_div(whole.into());
+    part.map_or(0, |part| u64::try_from(part).unwrap_or(u64::MAX))
+}
+
+/// What is written beside contents.
+#[derive(Clone, Copy, Debug)]
+struct Beside {
+    bytes: u64,
+    ways: u64,
 }
 
 #[cfg(test)]
@@ -119,42 +222,97 @@ mod tests {
     use super::*;
     use crate::cost::Disk;
     use crate::fixture::volume;
+    use loamfs_format::Geometry;
+
+    /// So many bytes of files of 10 KiB, made one after the other.
+    fn together(bytes: u64) -> Settling {
+        let files = bytes / (10 << 10);
+        Settling {
+            files,
+            bytes,
+            blocks: files.div_ceil(32),
+            spread: 1,
+            sweep: 64 << 20,
+        }
+    }
 
     /// Prices of a volume of 8 GiB that holds two, and has groups enough.
     fn forming(rotational: bool, bytes: u64, reads: u64) -> FormingCost {
         let groups = GroupsForTracks {
-            spared: 6 << 30,
-            log: 2 << 30,
-            log_used: 2 << 30,
+            spared: 6 << 20,
+            lacking: 0,
+            live: vec![1 << 14; 128],
         };
-        prices(rotational).forming(bytes, &groups, reads, 2 << 30)
+        prices(rotational).forming(&together(bytes), &groups, reads, 2 << 30)
     }
 
     fn prices(rotational: bool) -> Prices {
-        let geometry = volume(64 << 20, &crate::OpenOptions::default())
-            .core()
-            .geometry;
+        let device = volume(64 << 20, &crate::OpenOptions::default());
+        let geometry = Geometry {
+            group_frags: 1 << 14,
+            segment_max: 16 << 20,
+            ..device.core().geometry
+        };
         let disk = Disk::of(8 << 30, None, rotational);
         Prices { geometry, disk }
     }
 
     #[test]
     fn the_fuller_the_log_is_the_more_groups_for_tracks_cost() {
+        let group = 1 << 14;
         let cost = |spared: u64, percent: u64| {
+            let live = vec![group * percent / 100; 64];
             let groups = GroupsForTracks {
                 spared,
-                log: 1 << 30,
-                log_used: (1 << 30) / 100 * percent,
+                lacking: 0,
+                live,
             };
-            let forming = prices(true).forming(100 << 20, &groups, 1, 2 << 30);
-            forming.cost
+            let all = &together(100 << 20);
+            prices(true).forming(all, &groups, 1, 2 << 30).cost
         };
-        let free = cost(100 << 20, 90);
-        assert_eq!(free, cost(1 << 30, 10));
-        assert!(free < cost(50 << 20, 50) && cost(50 << 20, 50) < cost(0, 50));
-        assert!(cost(0, 50) < cost(0, 90) && cost(0, 90) < 6 * free);
+        let free = cost(1 << 20, 60);
+        assert_eq!(free, cost(1 << 20, 10));
+        assert!(free < cost(50 << 10, 50) && cost(50 << 10, 50) < cost(0, 50));
+        assert!(cost(0, 50) < cost(0, 70) && cost(0, 70) < cost(0, 90));
         let none = GroupsForTracks::default();
-        assert!(!prices(true).forming(1 << 20, &none, 100, 2 << 30).pays());
+        let none = prices(true).forming(&together(1 << 20), &none, 100, 2 << 30);
+        assert!(!none.pays());
+    }
+
+    /// It took all groups to be as full as the mean of them.
+    #[test]
+    fn the_emptiest_groups_are_what_winning_some_costs() {
+        let group = 1 << 14;
+        let cost = |live: Vec<u64>| {
+            let groups = GroupsForTracks {
+                spared: 0,
+                lacking: 0,
+                live,
+            };
+            prices(true)
+                .forming(&together(50 << 20), &groups, 1, 2 << 30)
+                .cost
+        };
+        let alike = cost(vec![group / 2; 64]);
+        let half = cost([vec![0; 32], vec![group; 32]].concat());
+        assert!(half < alike, "{half}, {alike}");
+    }
+
+    #[test]
+    fn files_that_were_made_apart_take_more_ways_and_inode_blocks() {
+        let groups = GroupsForTracks {
+            spared: 6 << 20,
+            lacking: 0,
+            live: vec![1 << 14; 128],
+        };
+        let near = together(100 << 20);
+        let far = Settling {
+            blocks: near.files,
+            spread: 1000,
+            ..near
+        };
+        let cost = |settling: &Settling| prices(true).forming(settling, &groups, 1, 2 << 30).cost;
+        assert!(2 * cost(&near) < cost(&far));
     }
 
     #[test]
@@ -162,21 +320,10 @@ mod tests {
         // A hundred files of 10 KiB, and ten thousand: two reads of a hundred.
         let (few, many) = (1 << 20, 100 << 20);
         assert!(!forming(true, few, 1).pays());
-        assert!(forming(true, few, 2).pays());
+        assert!(forming(true, few, 5).pays());
         assert!(!forming(true, many, 100).pays());
-        assert!(forming(true, many, 200).pays());
+        assert!(forming(true, many, 300).pays());
         assert!(!FormingCost::default().pays());
-    }
-
-    #[test]
-    fn ways_between_pieces_cost_what_is_between_them() {
-        let at = |frags: u64| (FragAddr(frags), 4096u64);
-        let ways = |pieces: &[(FragAddr, u64)]| prices(true).ways(pieces.iter().copied());
-        let near = ways(&[at(0), at(4), at(8)]);
-        assert_eq!((near, ways(&[])), (0, 0));
-        let far = ways(&[at(0), at(100_000), at(200_000)]);
-        assert_eq!(far, 2 * ways(&[at(0), at(100_000)]));
-        assert!(far > ways(&[at(0), at(10_000), at(20_000)]));
     }
 
     #[test]

@@ -196,6 +196,11 @@ pub(crate) struct Prices {
 }
 
 impl Prices {
+    /// The disk.
+    pub fn disk(&self) -> Disk {
+        self.disk
+    }
+
     /// What settling a region with these images takes, and saves, where those at `absent` must be read. What it saves is what
     /// it does once memory has let go of the others.
     pub fn estimate(&self, images: &[Image], absent: &[FragAddr]) -> Estimate {

@@ -18,8 +18,6 @@ pub(crate) struct Cold {
     pub ino: Ino,
     pub at: FragAddr,
     pub bytes: u64,
-    /// Whether memory has it.
-    pub held: bool,
 }
 
 /// Some files of a directory.
@@ -62,13 +60,11 @@ impl DirTracks<'_> {
             }
             from = entry.key + 1;
             let place = missed.note(self.place(entry.ino))?.flatten();
-            let blocks = &self.core().blocks;
             found.files.extend(place.map(|pointer| Cold {
                 dir,
                 ino: entry.ino,
                 at: pointer.addr,
                 bytes: pointer.stored.into(),
-                held: blocks.holds(pointer.addr, pointer.checksum),
             }));
         }
         missed.nothing()?;

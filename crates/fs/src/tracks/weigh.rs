@@ -5,8 +5,9 @@ use crate::blocks::Stop;
 use crate::core::{Core, dirent_type};
 use crate::dir;
 use crate::types::SettleWhen;
-use loamfs_format::Ino;
+use loamfs_format::ifile::block_of;
 use loamfs_format::inode::{Inode, Placement, mode};
+use loamfs_format::{Ino, InodeBlockNo};
 
 /// Names of a directory that are looked at to tell how many there are.
 const SAMPLE: u64 = 64;
@@ -49,6 +50,8 @@ pub(crate) struct Dir {
     pub above: Ino,
     /// How many files it has, as estimated from its first names.
     pub files: u64,
+    /// Inode blocks of the first of them: the lowest, and the highest.
+    pub blocks: (InodeBlockNo, InodeBlockNo),
 }
 
 /// What there is to settle in a directory, if that may settle.
@@ -61,22 +64,29 @@ pub(crate) fn look_at(core: &mut Core, dir: Ino) -> Result<Option<Dir>, Stop> {
     if !may_hold_tracks(inode) {
         return Ok(None);
     }
-    let (mut names, mut files, mut bytes, mut from) = (0, 0, 0, 0);
+    let (mut names, mut files, mut bytes, mut from) = (0, 0u64, 0, 0);
+    let mut around: Option<(InodeBlockNo, InodeBlockNo)> = None;
     while names < SAMPLE
         && let Some(entry) = dir::next(inode, blocks, from)?
     {
         names += 1;
-        files += u64::from(entry.file_type == dirent_type(mode::REGULAR));
+        if entry.file_type == dirent_type(mode::REGULAR) {
+            let block = block_of(entry.ino);
+            let (low, high) = around.unwrap_or((block, block));
+            around = Some((low.min(block), high.max(block)));
+            files += 1;
+        }
         bytes += dir::size_of(&entry);
         from = entry.key.saturating_add(1);
     }
     if names == SAMPLE {
         files = inode.size.saturating_mul(files) / bytes.max(1);
     }
-    Ok((files > 0).then_some(Dir {
+    Ok(around.map(|blocks| Dir {
         ino: dir,
         above: inode.parent,
         files,
+        blocks,
     }))
 }
 

@@ -8,9 +8,10 @@ use super::tracks::{Arranger, Arranging};
 use super::{Durability, Engine, Upkeep};
 use crate::core::Core;
 use crate::error::Error;
-use crate::reclaim::{CostLimit, Fight, FormingCost, GroupsForTracks, IDLE_ROUNDS};
+use crate::reclaim::{CostLimit, Fight, FormingCost, GroupsForTracks, IDLE_ROUNDS, Settling};
 use crate::tracks::reads::{self, Reads};
 use crate::tracks::weigh::{self, Dir};
+use loamfs_format::ifile::INODES_PER_BLOCK;
 use loamfs_format::{FragAddr, Ino, InodeBlockNo};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
@@ -19,6 +20,8 @@ use std::time::Duration;
 
 /// Bytes of contents that settle between two ticks, and that are worth beginning for: less takes a seek for little.
 const TOGETHER: u64 = 16 << 20;
+/// Bytes of a file, before any were read.
+const USUAL: u64 = 10 << 10;
 /// Steps between two ticks: most are short where directories are small.
 const STEPS: usize = 256;
 /// Blocks of directories that are weighed at once: those of most reads.
@@ -69,7 +72,6 @@ struct Chosen {
     bytes: u64,
     /// Microseconds of a disk.
     cost: u64,
-    moving: u64,
     saving: u64,
 }
 
@@ -131,22 +133,29 @@ impl Former<'_> {
         let waiting = || engine.turns.wait_to_seal.load(Ordering::Relaxed);
         let ends = || engine.tally.asked() != asked || waiting() > 0;
         let under_way = engine.forming().under_way.take();
-        let Some(mut arranging) = under_way.or_else(|| self.choose(&ends)) else {
+        let Some(arranging) = under_way.or_else(|| self.choose(&ends)) else {
             return;
         };
+        let before = engine.arm.took();
+        self.go_on_with(arranging, &ends);
+        // Nobody else has asked the disk for much meanwhile.
+        let took = Duration::from_micros(engine.arm.took() - before);
+        engine.forming().told.formed_cost += took;
+    }
+
+    /// Goes on with what is under way, if there is room for it.
+    fn go_on_with(&self, mut arranging: Arranging, ends: &dyn Fn() -> bool) {
+        let engine = self.engine();
         if !self.makes_room() {
             let mut forming = engine.forming();
             forming.told.unformed = Unformed::Room;
             forming.under_way = Some(arranging);
             return;
         }
-        let (before, ways) = (*arranging.done(), arranging.ways());
-        let goes_on = self.form_some(&mut arranging, &ends);
+        let before = *arranging.done();
+        let goes_on = self.form_some(&mut arranging, ends);
         let done = *arranging.done();
         let mut forming = engine.forming();
-        // How scattered they are is known only now.
-        let ways = Duration::from_micros(arranging.ways() - ways);
-        forming.told.formed_cost += ways;
         let formed = &mut forming.told.formed;
         formed.directories += done.directories - before.directories;
         formed.files += done.files - before.files;
@@ -176,20 +185,8 @@ impl Former<'_> {
     /// Whether there are groups for some tracks, once those of the log were emptied that are worth it. After a history all of them hold
     /// something, and none is free. Where that was in vain it is not tried again before more was freed.
     fn makes_room(&self) -> bool {
-        if self.engine().core().fights().is_lost(Fight::Tracks) {
-            return false;
-        }
-        let before = self.engine().core().reclaim.cleaned();
-        let has_room = self.wins_groups();
-        let took = {
-            let core = self.engine().core();
-            let now = core.reclaim.cleaned();
-            let (frags, live) = (now.frags - before.frags, now.live - before.live);
-            core.prices().emptying(frags, live, in_use(&core))
-        };
-        // What that takes is known only now.
-        self.engine().forming().told.formed_cost += Duration::from_micros(took);
-        has_room
+        let is_lost = self.engine().core().fights().is_lost(Fight::Tracks);
+        !is_lost && self.wins_groups()
     }
 
     /// Empties groups of the log until there are enough for some tracks. Whether there are.
@@ -245,14 +242,18 @@ impl Former<'_> {
 
     /// The directories that are worth it now, if they are enough to begin. Their reads count anew.
     fn choose(&self, ends: &dyn Fn() -> bool) -> Option<Arranging> {
-        let Some(all) = self.reads_to_weigh() else {
+        let (all, some) = self.reads_to_weigh();
+        if !some.pays() {
             // What was found to be too little since is so still.
             let told = &mut self.engine().forming().told;
             if told.directories == 0 {
-                told.unformed = Unformed::Reads;
+                told.unformed = match some.is_possible() {
+                    true => Unformed::Reads,
+                    false => Unformed::Room,
+                };
             }
             return None;
-        };
+        }
         let chosen = self.weigh(ends)?;
         let begins = chosen.bytes >= self.least();
         if begins {
@@ -266,7 +267,8 @@ impl Former<'_> {
         forming.told = match begins {
             true => TracksInfo {
                 formed: told.formed,
-                formed_cost: told.formed_cost + Duration::from_micros(chosen.moving),
+                formed_estimate: told.formed_estimate + Duration::from_micros(chosen.cost),
+                formed_cost: told.formed_cost,
                 ..TracksInfo::default()
             },
             false => TracksInfo {
@@ -290,40 +292,86 @@ impl Former<'_> {
         TOGETHER.min(segment.into())
     }
 
-    /// What forming tracks of so many bytes takes and saves, where others take so many before.
-    fn price(&self, bytes: u64, before: u64, reads: u64) -> FormingCost {
+    /// What forming tracks of these files takes and saves, where others take so many bytes before.
+    fn price(
+        &self,
+        settling: &Settling,
+        groups: &GroupsForTracks,
+        before: u64,
+        reads: u64,
+    ) -> FormingCost {
+        let sweep = self.engine().sweeper().settle_bytes();
         let core = self.engine().core();
-        let groups = core.cleaner().groups_for_tracks();
+        let before = core.geometry.frags_for(before);
         let groups = GroupsForTracks {
             spared: groups.spared.saturating_sub(before),
-            ..groups
+            ..groups.clone()
         };
-        core.prices().forming(bytes, &groups, reads, in_use(&core))
+        let settling = Settling { sweep, ..*settling };
+        core.prices()
+            .forming(&settling, &groups, reads, in_use(&core))
     }
 
-    /// All cold reads so far, if there were enough of them since directories were last weighed: weighing reads a little of each.
-    fn reads_to_weigh(&self) -> Option<u64> {
+    /// Files of these directories, each of so many bytes.
+    fn settling(&self, dirs: &[Dir], bytes_a_file: u64) -> Settling {
+        let files: u64 = dirs.iter().map(|dir| dir.files).sum();
+        let low = dirs.iter().map(|dir| dir.blocks.0.0).min().unwrap_or(0);
+        let high = dirs.iter().map(|dir| dir.blocks.1.0).max().unwrap_or(0);
+        let blocks = high - low + 1;
+        let all = self.engine().core().inodes.totals().next_block.0.max(1);
+        Settling {
+            files,
+            bytes: files.saturating_mul(bytes_a_file),
+            blocks: blocks.min(files),
+            spread: (blocks * 1000 / all).clamp(1, 1000),
+            sweep: 0,
+        }
+    }
+
+    /// Where tracks get their groups from.
+    fn groups(&self) -> GroupsForTracks {
+        self.engine().core().cleaner().groups_for_tracks()
+    }
+
+    /// All cold reads so far, and what those since directories were last weighed are for as many tracks as are worth beginning for:
+    /// weighing reads a little of each directory.
+    fn reads_to_weigh(&self) -> (u64, FormingCost) {
         let all = self.engine().core().tracks.reads().all();
         let since = all - self.engine().forming().weighed;
-        self.price(self.least(), 0, since).pays().then_some(all)
+        let files = self.least() / USUAL;
+        let least = Settling {
+            files,
+            bytes: self.least(),
+            blocks: files / INODES_PER_BLOCK,
+            spread: 1,
+            sweep: 0,
+        };
+        let groups = self.groups();
+        (all, self.price(&least, &groups, 0, since))
     }
 
     /// Weighs the directories of most reads; `None` if that was ended.
     fn weigh(&self, ends: &dyn Fn() -> bool) -> Option<Chosen> {
         let most = self.engine().core().tracks.reads().most(WEIGHED);
-        let mut chosen = Chosen::default();
+        let (mut chosen, groups) = (Chosen::default(), self.groups());
         for (block, reads) in most {
             if ends() {
                 return None;
             }
-            self.weigh_block(block, reads, &mut chosen);
+            self.weigh_block(block, reads, &groups, &mut chosen);
         }
         Some(chosen)
     }
 
     /// Chooses all directories of a block that have files, if that pays for all of them: they stand together, and whoever reads them
     /// one after the other would go to and fro between those that moved and those that did not.
-    fn weigh_block(&self, number: InodeBlockNo, reads: Reads, chosen: &mut Chosen) {
+    fn weigh_block(
+        &self,
+        number: InodeBlockNo,
+        reads: Reads,
+        groups: &GroupsForTracks,
+        chosen: &mut Chosen,
+    ) {
         // What cannot be read is left out.
         let look_at = |dir| self.engine().run(|core| weigh::look_at(core, dir));
         let dirs = reads::together(number).filter_map(|dir| look_at(dir).ok().flatten());
@@ -331,14 +379,12 @@ impl Former<'_> {
         if dirs.is_empty() {
             self.engine().core().tracks.reads().forget(number);
         }
-        let files: u64 = dirs.iter().map(|dir| dir.files).sum();
-        let bytes = files.saturating_mul(reads.bytes_a_file());
-        let forming = self.price(bytes, chosen.bytes, reads.cold());
+        let settling = self.settling(&dirs, reads.bytes_a_file());
+        let forming = self.price(&settling, groups, chosen.bytes, reads.cold());
         if forming.pays() {
             chosen.blocks.insert(number, self.in_order(&dirs));
-            chosen.bytes += bytes;
+            chosen.bytes += settling.bytes;
             chosen.cost += forming.cost;
-            chosen.moving += forming.moving;
             chosen.saving += forming.saving;
         }
     }

@@ -115,7 +115,9 @@ pub struct TracksInfo {
     pub unformed: Unformed,
     /// What formed by the clock since the volume was opened.
     pub formed: Arranged,
-    /// What forming that, and what is under way, takes a disk, estimated.
+    /// What that, and what is under way, was estimated to take a disk before it began.
+    pub formed_estimate: Duration,
+    /// What it came to so far, by the requests that went down, priced by the same figures of the disk.
     pub formed_cost: Duration,
 }
 

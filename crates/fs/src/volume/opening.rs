@@ -13,7 +13,7 @@ use crate::recovery::{self, Rebuild, Settings};
 use crate::shares::Shares;
 use crate::types::{AtimeRule, SettleWhen};
 use crate::writeback::Spare;
-use loamfs_device::Device;
+use loamfs_device::{Device, ObservedDevice};
 use loamfs_format::GroupNo;
 use loamfs_log::members;
 use loamfs_space::{CleaningPolicy, Owed};
@@ -119,7 +119,9 @@ impl Volume {
             hot: options.hot,
             cleaning: options.cleaning,
         };
+        let (device, arm) = followed(device, options);
         let (core, reader, loss) = recovery::open(&device, &settings, &env)?;
+        arm.begin(core.prices().disk());
         let volume = Volume {
             engine: Engine {
                 core: Latch::new(core),
@@ -127,6 +129,7 @@ impl Volume {
                 landed: Condvar::new(),
                 flight: Flight::default(),
                 device,
+                arm,
                 reader,
                 flights: options.flights,
                 settle_bytes: options.settle_bytes,
@@ -167,6 +170,20 @@ impl Volume {
         upkeep.end_write_behind();
         result
     }
+}
+
+/// A device whose arm is followed where tracks may form by the clock: `info` tells what that took.
+fn followed(
+    device: Arc<dyn Device>,
+    options: &OpenOptions,
+) -> (Arc<dyn Device>, Arc<super::arm::Arm>) {
+    let arm = Arc::default();
+    let forms = options.tracks == SettleWhen::Pays && !options.read_only;
+    if !forms || !device.rotational() {
+        return (device, arm);
+    }
+    let device = ObservedDevice::new(device, Arc::clone(&arm));
+    (Arc::new(device), arm)
 }
 
 impl Upkeep<'_> {

@@ -52,8 +52,6 @@ pub struct Arranging {
     stage: Option<Stage>,
     /// Contents that were read of the next ones.
     ahead: ReadAhead,
-    /// Microseconds of a disk that it took to go from one of all those to the next.
-    ways: u64,
     /// Whether directories below are arranged too.
     deep: bool,
     /// What its directories are to say of files; without it they say what they did, and small ones settle into tracks.
@@ -163,7 +161,6 @@ impl Arranging {
             found: Vec::new(),
             stage: None,
             ahead: ReadAhead::default(),
-            ways: 0,
             deep: true,
             wish: None,
             warm: true,
@@ -188,11 +185,6 @@ impl Arranging {
             ahead: ReadAhead::default(),
             ..self
         }
-    }
-
-    /// Microseconds of a disk so far that it took to go from one content to the next.
-    pub(super) const fn ways(&self) -> u64 {
-        self.ways
     }
 
     /// What it came to so far.
@@ -487,7 +479,6 @@ impl Arranger<'_> {
                 ends: self.ends,
             };
             ahead = lookahead.read(here);
-            arranging.ways = arranging.ways.saturating_add(ahead.ways());
         }
         let which = Which::Cold(ahead.contents());
         let range = from..ahead.end_from(here);

@@ -254,7 +254,7 @@ fn after_a_history_groups_are_emptied_for_tracks() {
     stand.renew(files);
     let free = stand.volume.info().groups[0];
     assert!(free < 3, "{free} groups are free at {} %", stand.full());
-    stand.read_until(files as u64 / 20);
+    stand.read_until(files as u64 / 5);
     let cleaned = || {
         let info = stand.volume.info();
         (info.cleaned_frags, info.cleaned_live_frags)
@@ -263,13 +263,10 @@ fn after_a_history_groups_are_emptied_for_tracks() {
     stand.rest();
     let told = stand.volume.info().tracks;
     assert_eq!(told.formed.files, files as u64, "{told:?}");
-    // What that took counts too; idle times empty groups for nobody besides.
-    let (frags, live) = (cleaned().0 - before.0, cleaned().1 - before.1);
-    let emptied = {
-        let core = stand.volume.core();
-        core.prices().emptying(frags, live, super::in_use(&core))
-    };
-    assert!(emptied > 0 && told.formed_cost.as_micros() > u128::from(emptied / 2));
+    // What emptying groups takes is in it, and it was no surprise.
+    assert!(cleaned().0 > before.0);
+    let (came, said) = (told.formed_cost, told.formed_estimate);
+    assert!(came < 4 * said && said < 2 * came, "{came:?}, {said:?}");
     assert_eq!(stand.check(), files);
 }
 
@@ -284,10 +281,9 @@ fn where_no_group_can_be_won_nothing_forms_until_one_can() {
         written.and_then(|_| stand.volume.sync()).err()
     });
     assert!(matches!(full, Some(Error::NoSpace)), "{full:?}");
-    stand.read_cold(200);
+    stand.read_until(1000);
     stand.rest();
     let told = stand.volume.info().tracks;
-    assert!(told.cold_reads > 0);
     assert_eq!(told.unformed, Unformed::Room, "{told:?}");
     assert_eq!((stand.formed(), stand.check()), (0, 0));
     stand.volume.unlink(ROOT_INO, b"large").unwrap();

@@ -17,7 +17,6 @@ pub(super) type Place = (usize, u64);
 pub(super) struct ReadAhead {
     contents: Ahead,
     end: Place,
-    ways: u64,
 }
 
 /// What is read.
@@ -35,19 +34,12 @@ impl Lookahead<'_> {
     pub fn read(&self, from: Place) -> ReadAhead {
         let (mut files, end) = self.next_files(from);
         files.sort_unstable_by_key(|file| file.at);
-        let absent = files.iter().filter(|file| !file.held);
-        let pieces = absent.map(|file| (file.at, file.bytes));
-        let ways = self.engine.core().prices().ways(pieces);
         let mut contents = Ahead::default();
         for files in files.chunks(TOGETHER).take_while(|_| !(self.ends)()) {
             let read = self.engine.run(|core| cold::read(core, files));
             contents.add(read.unwrap_or_default());
         }
-        ReadAhead {
-            contents,
-            end,
-            ways,
-        }
+        ReadAhead { contents, end }
     }
 
     /// The files that settle next, as many as a sweep of images may hold, and where tracks begin that may take others. A directory is
@@ -86,11 +78,6 @@ impl ReadAhead {
     /// Whether files were read from a place on.
     pub fn reaches(&self, from: Place) -> bool {
         from < self.end
-    }
-
-    /// Microseconds of a disk from one of them to the next.
-    pub fn ways(&self) -> u64 {
-        self.ways
     }
 
     /// What was read.

@@ -1,4 +1,3 @@
-use super::ahead::Lookahead;
 use crate::tracks::table;
 use crate::{
     Arranged, Arranging, Corrupt, Env, Error, MkfsOptions, NewInode, OpenOptions, Place, Placement,
@@ -103,33 +102,6 @@ fn a_table_whose_ranges_do_not_follow_hashes_ends_settling() {
         settled,
         Err(Error::Corrupt(Corrupt::Track { .. }))
     ));
-}
-
-/// Each step of the clock reads ahead anew, and what memory had of that was counted again: forming was said to take a third more than
-/// it did.
-#[test]
-fn there_is_no_way_to_contents_that_are_in_memory() {
-    let memory = MemoryDevice::new(64 << 20).with_rotational(true);
-    let device: Arc<dyn Device> = Arc::new(memory);
-    mkfs(&device, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
-    let volume = Volume::open(device, &OpenOptions::default(), Env::fixed(2)).unwrap();
-    let dir = volume.mkdir(ROOT_INO, b"dir", &NewInode::of_mode(0o755));
-    let dir = dir.unwrap().ino;
-    for i in 0..100 {
-        make(&volume, dir, i);
-    }
-    volume.upkeep().drop_caches().unwrap();
-    let ways = || {
-        let lookahead = Lookahead {
-            engine: &volume.engine,
-            dirs: &[dir],
-            settle: &|_| true,
-            ends: &|| false,
-        };
-        lookahead.read((0, 0)).ways()
-    };
-    assert!(ways() > 0);
-    assert_eq!(ways(), 0);
 }
 
 /// A directory of so many files that have settled.
