@@ -103,7 +103,7 @@ impl Commit<'_> {
         match self.seal_contents(contents, SegmentKind::Normal) {
             // What has no place among tracks goes to the log.
             Err(Stop::Full) if settles => {
-                self.core.tracks.forget();
+                self.core.tracks.give_half_up();
                 self.seal_dirty(force)
             }
             sealed => sealed.map(Some),

@@ -20,13 +20,16 @@ pub(crate) mod fresh;
 pub(crate) mod gather;
 pub(crate) mod layout;
 pub(crate) mod lookup;
+pub(crate) mod outcome;
 pub(crate) mod reads;
 pub(crate) mod table;
 pub(crate) mod weigh;
 
 use loamfs_format::{Extent, Ino, Ssn};
+use outcome::Outcome;
 use reads::ColdReads;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// So many names in a row that were not there make it likely that the next one is not.
 const IN_VAIN: u32 = 2;
@@ -54,6 +57,8 @@ pub(crate) struct Forming {
     pub names: u32,
     /// Its files, by the keys of their names.
     pub files: BTreeMap<u64, TrackFile>,
+    /// What comes of it, for whoever made it ready.
+    pub outcome: Arc<Outcome>,
 }
 
 /// A file that is about to settle.
@@ -120,8 +125,15 @@ impl Tracks {
         self.in_vain >= IN_VAIN
     }
 
-    /// They are in a segment, or have no place: what is dirty of them goes to the log.
+    /// They are in a segment.
     pub fn forget(&mut self) {
         self.forming.clear();
+    }
+
+    /// There is no place for all of them: half of them, the later ones, go to the log, and whoever made these ready is told.
+    pub fn give_half_up(&mut self) {
+        let half = self.forming.len() / 2;
+        let given_up = self.forming.drain(half..);
+        given_up.for_each(|forming| forming.outcome.note_full());
     }
 }

@@ -148,6 +148,8 @@ impl Finalizing<'_> {
                 self.blocks.supersede(&old);
             }
         }
+        let settled = slots.iter().map(|slot| u64::from(slot.stored)).sum();
+        track.outcome.note_settled(slots.len() as u64, settled);
         self.finalize_head(track, addr, slots)
     }
 

@@ -85,6 +85,8 @@ impl Commit<'_> {
         match error {
             PlaceError::Load(groups) => Stop::Load(groups),
             PlaceError::Space(error) => error.into(),
+            // It is placed without some of them.
+            PlaceError::Full if !contents.tracks.is_empty() => Stop::Full,
             PlaceError::Full => {
                 if self.core.fights().note_lost(Fight::Place) {
                     tracing::error!(

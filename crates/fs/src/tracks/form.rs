@@ -1,6 +1,7 @@
 //! Files of a directory that settle together: a run of its sorted names becomes a track (S2, S4).
 
 use super::choose::{File, Which, key_before_end};
+use super::outcome::Outcome;
 use super::{Forming, table};
 use crate::blocks::{Missed, Stop};
 use crate::core::Core;
@@ -10,12 +11,15 @@ use loamfs_format::dirent::KEYS_END;
 use loamfs_format::ifile::INODE_BLOCK_MAX;
 use loamfs_format::track::{TableEntry, head_bytes};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Makes the files of a directory ready to settle into one track, from a key on.
 pub(crate) struct FormTrack<'a> {
     pub dir: Ino,
     pub from: u64,
     pub which: Which<'a>,
+    /// Who is told what comes of it.
+    pub outcome: &'a Arc<Outcome>,
 }
 
 /// [`FormTrack`], prepared.
@@ -29,6 +33,7 @@ pub(crate) struct FormingTrack {
     files: Vec<File>,
     /// Inode blocks that change.
     blocks: usize,
+    outcome: Arc<Outcome>,
 }
 
 /// Nothing yet; the next range begins at a key, if it is one.
@@ -85,6 +90,7 @@ impl Operation for FormTrack<'_> {
             names: run.keys.len() as u32,
             blocks: run.blocks.len(),
             files: run.files,
+            outcome: Arc::clone(self.outcome),
         }))
     }
 }
@@ -137,6 +143,7 @@ impl Change for FormingTrack {
             high: self.high,
             names: self.names,
             files,
+            outcome: self.outcome,
         });
         Ok(formed)
     }

@@ -11,6 +11,7 @@ use loamfs_format::inode::{Body, Placement};
 use loamfs_format::superblock::{Features, INCOMPATIBLE_TRACKS};
 use loamfs_format::track::{SLOTS_MAX, head_bytes};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Bytes of new files that are worth the first tracks of a directory.
 const LEAST: u64 = 16 << 10;
@@ -30,7 +31,7 @@ pub(crate) fn form(core: &mut Core) -> Result<(), Stop> {
     // A segment holds no more than three quarters of what it may ([`Sizes::segment_full`](crate::budget::Sizes)).
     let mut room = u64::from(core.geometry.segment_max) / 8;
     for dir in directories(core) {
-        let mut from = Some(0);
+        let (mut from, nobody) = (Some(0), Arc::default());
         while let Some(key) = from
             && let Some(left) = room.checked_sub(COST)
         {
@@ -40,6 +41,7 @@ pub(crate) fn form(core: &mut Core) -> Result<(), Stop> {
                 dir,
                 from: key,
                 which,
+                outcome: &nobody,
             };
             from = match step.prepare(core) {
                 Ok(Plan::Change(change)) => {

@@ -1,10 +1,12 @@
 //! How a segment writes tracks: a head, then the data in the order of keys, in one run.
 
+use super::outcome::Outcome;
 use super::{Forming, TrackFile, Tracks};
 use crate::inodes::{Inodes, Node};
 use loamfs_format::inode::Inode;
 use loamfs_format::track::{SHORT_ELSEWHERE_MAX, Slot, head_bytes};
 use loamfs_format::{Geometry, Ino, Pointer};
+use std::sync::Arc;
 
 /// A track that a segment writes.
 #[derive(Debug)]
@@ -21,6 +23,8 @@ pub(crate) struct Layout {
     /// Fragments of the head, and of the whole run.
     pub head_frags: u32,
     pub frags: u64,
+    /// Who is told once it is sealed.
+    pub outcome: Arc<Outcome>,
 }
 
 impl Tracks {
@@ -55,6 +59,7 @@ fn layout(forming: &Forming, geometry: &Geometry, inodes: &Inodes) -> Option<Lay
         files,
         head_frags,
         frags: u64::from(head_frags) + data,
+        outcome: Arc::clone(&forming.outcome),
     })
 }
 

@@ -221,16 +221,17 @@ impl Former<'_> {
         // It goes on once there is room again.
         let stops = || ends() || !self.has_groups_to_form();
         let arranger = Arranger::new(self.upkeep, &stops);
-        let until = arranging.done().bytes.saturating_add(TOGETHER);
+        let until = arranging.ready_bytes().saturating_add(TOGETHER);
         let mut goes_on = true;
         for _ in 0..STEPS {
-            if stops() || !goes_on || arranging.done().bytes >= until {
+            if stops() || !goes_on || arranging.ready_bytes() >= until {
                 break;
             }
             goes_on = arranger.step(arranging)?;
         }
         if !ends() {
             all_written(self.engine().write_out(Durability::Durable)?)?;
+            arranging.note_settled();
         }
         Ok(goes_on)
     }

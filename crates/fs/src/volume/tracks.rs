@@ -15,6 +15,7 @@ use crate::tracks::choose::{Loose, Which};
 use crate::tracks::dissolve::Dissolve;
 use crate::tracks::form::FormTrack;
 use crate::tracks::gather::Gather;
+use crate::tracks::outcome::Outcome;
 use ahead::{Lookahead, ReadAhead};
 use loamfs_format::Ino;
 use loamfs_format::dirent::KEYS_END;
@@ -24,6 +25,7 @@ use loamfs_format::kind::InodeTree;
 use loamfs_format::superblock::{Features, INCOMPATIBLE_TRACKS};
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Bytes of contents that settle in one step.
 const STEP: u64 = 16 << 20;
@@ -61,6 +63,10 @@ pub struct Arranging {
     /// How many of its directories were brought together, once all are done: first their names, then what leads to their tracks.
     gathered: [Option<usize>; PASSES.len()],
     done: Arranged,
+    /// Files that were made ready to move so far, and bytes of their contents: some stay where they are all the same.
+    ready: (u64, u64),
+    /// What comes of those that were made ready for tracks.
+    outcome: Arc<Outcome>,
     /// Directories that could not be gone through to their end, and why.
     damaged: BTreeMap<Ino, Error>,
 }
@@ -166,6 +172,8 @@ impl Arranging {
             warm: true,
             gathered: [None; PASSES.len()],
             done: Arranged::default(),
+            ready: (0, 0),
+            outcome: Arc::default(),
             damaged: BTreeMap::new(),
         }
     }
@@ -187,7 +195,24 @@ impl Arranging {
         }
     }
 
-    /// What it came to so far.
+    /// Bytes of contents that were made ready to move so far.
+    pub(super) const fn ready_bytes(&self) -> u64 {
+        self.ready.1
+    }
+
+    /// Counts what settled since the last time. Where tracks had no place there is none for more.
+    pub(super) fn note_settled(&mut self) {
+        let (files, bytes, full) = self.outcome.take();
+        self.done.files += files;
+        self.done.bytes += bytes;
+        if full {
+            self.end();
+            self.found.truncate(self.next());
+            self.stage = None;
+        }
+    }
+
+    /// What it came to so far, as far as segments have it.
     pub const fn done(&self) -> &Arranged {
         &self.done
     }
@@ -266,6 +291,7 @@ impl Upkeep<'_> {
             return Ok(true);
         }
         all_written(self.engine().write_out(Durability::Durable)?)?;
+        arranging.note_settled();
         Ok(false)
     }
 }
@@ -287,9 +313,11 @@ impl<'v> Arranger<'v> {
 impl Arranger<'_> {
     /// A step. Answers whether there was one to take.
     pub fn step(&self, arranging: &mut Arranging) -> Result<bool, Error> {
-        Ok(self.look_through(arranging)?
+        let taken = self.look_through(arranging)?
             || self.move_files(arranging)?
-            || self.gather(arranging)?)
+            || self.gather(arranging)?;
+        arranging.note_settled();
+        Ok(taken)
     }
 
     /// Looks through some of the next directory: it says where small files go, and directories in it are found. Answers whether
@@ -320,9 +348,7 @@ impl Arranger<'_> {
             None => self.begin_to_move(dir, arranging),
             Some(Stage::Loosen(from)) => self.loosen(dir, from, arranging),
             Some(Stage::Form(from)) => self.form(dir, from, arranging),
-            Some(Stage::Move(from, to)) => self
-                .go_through(from..KEYS_END, arranging, |from| MoveFile { dir, from, to })
-                .map(|next| next.map(|from| Stage::Move(from, to))),
+            Some(Stage::Move(from, to)) => self.move_some(dir, from, to, arranging),
             Some(Stage::Carry(carrying)) => self.carry(dir, carrying, arranging),
         };
         match next {
@@ -383,7 +409,7 @@ impl Arranger<'_> {
     /// them. Answers whether there were any.
     fn gather(&self, arranging: &mut Arranging) -> Result<bool, Error> {
         let settles = matches!(arranging.wish, None | Some(Wish::Small(Placement::Hash)));
-        if !arranging.deep || !settles || arranging.done.files == 0 {
+        if !arranging.deep || !settles || arranging.ready.0 == 0 {
             return Ok(false);
         }
         for (pass, which) in PASSES.into_iter().enumerate() {
@@ -482,9 +508,31 @@ impl Arranger<'_> {
         }
         let which = Which::Cold(ahead.contents());
         let range = from..ahead.end_from(here);
-        let next = self.go_through(range, arranging, |from| FormTrack { dir, from, which });
+        let outcome = &Arc::clone(&arranging.outcome);
+        let next = self.go_through(range, arranging, |from| FormTrack {
+            dir,
+            from,
+            which,
+            outcome,
+        });
         arranging.ahead = ahead;
         Ok(next?.map(Stage::Form))
+    }
+
+    /// Moves some files to groups of a role.
+    fn move_some(
+        &self,
+        dir: Ino,
+        from: u64,
+        to: Role,
+        arranging: &mut Arranging,
+    ) -> Result<Option<Stage>, Error> {
+        let (files, bytes) = arranging.ready;
+        let step = |from| MoveFile { dir, from, to };
+        let next = self.go_through(from..KEYS_END, arranging, step);
+        arranging.done.files += arranging.ready.0 - files;
+        arranging.done.bytes += arranging.ready.1 - bytes;
+        Ok(next?.map(|from| Stage::Move(from, to)))
     }
 
     /// Carries some pieces of large files of a directory to devices of a tier, as far as these have room, and writes them there.
@@ -554,8 +602,8 @@ impl Arranger<'_> {
             }
             let step = operation(from);
             let stepped = self.upkeep.engine().run(|core| core.perform(&step))?;
-            arranging.done.files += stepped.files;
-            arranging.done.bytes += stepped.bytes;
+            arranging.ready.0 += stepped.files;
+            arranging.ready.1 += stepped.bytes;
             arranging.done.full |= stepped.full;
             bytes += stepped.bytes;
             next = stepped.next;
