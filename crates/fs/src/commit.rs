@@ -25,7 +25,7 @@ use loamfs_log::writer::Tail;
 use seal::Seal;
 
 /// Inode blocks that one segment writes at most because much was said of them; on small volumes they are an eighth of it.
-const CROWDED: u64 = 64;
+pub(crate) const CROWDED: u64 = 64;
 
 /// How often a node of a map is written, if there is room.
 const MAP_COPIES: u32 = 2;

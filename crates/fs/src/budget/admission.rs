@@ -3,6 +3,7 @@
 use super::worst_case::REMOVAL_COST;
 use super::{Budget, Waiting};
 use crate::blocks::Stop;
+use crate::reclaim::Plugging;
 use loamfs_format::group::Role;
 use loamfs_format::node::NODE_SIZE;
 use loamfs_log::plugging::Cut;
@@ -123,11 +124,14 @@ impl Budget<'_> {
     fn admit_segment(&mut self, waiting: &Waiting) -> Result<(), Stop> {
         self.access.check()?;
         let estimate = self.length_with(waiting);
-        if estimate > self.sizes.segment_full() {
+        let full = match self.reclaim.plugging() {
+            Some(Plugging::Short) => self.sizes.plugging_full(),
+            Some(Plugging::Long) | None => self.sizes.segment_full(),
+        };
+        if estimate > full {
             return Err(Stop::Crowded);
         }
-        self.pending
-            .press(estimate > self.sizes.segment_full() / 8 * 7);
+        self.pending.press(estimate > full / 8 * 7);
         Ok(())
     }
 

@@ -12,6 +12,9 @@ const EXTENT_COST: u64 = 2 * NODE_SIZE as u64;
 /// The same, for each unit: a run of checksums in a leaf that is half empty, shared by its units.
 const UNIT_COST: u64 = 9;
 
+/// Bytes for each hole of a segment that is cut into short ones: less than most blocks have, since a summary takes holes too.
+const PLUGGED: u64 = 8 << 10;
+
 /// Bytes of a segment that the reserve has room for, where segments may be that long.
 const RESERVED_SEGMENT: u64 = 8 << 20;
 
@@ -57,6 +60,11 @@ impl<'c> Sizes<'c> {
     /// Bytes beyond which the next segment takes nothing more.
     pub fn segment_full(self) -> u64 {
         u64::from(self.geometry.segment_max) * 3 / 4
+    }
+
+    /// The same where each block goes into a short hole: a segment has no more extents.
+    pub fn plugging_full(self) -> u64 {
+        self.segment_full().min(EXTENTS_MAX as u64 * PLUGGED)
     }
 
     /// Bytes of the longest segment that the reserve has room for: half of the longest that there may be, or more. What is

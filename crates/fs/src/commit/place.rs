@@ -4,7 +4,7 @@ use super::Commit;
 use super::contents::Contents;
 use crate::blocks::Stop;
 use crate::budget::worst_case::RecordCounts;
-use crate::reclaim::Fight;
+use crate::reclaim::{Fight, Plugging};
 use loamfs_format::group::Role;
 use loamfs_format::summary::{DELTA_SIZE_MAX, SegmentKind};
 use loamfs_log::plugging::Cut;
@@ -69,6 +69,11 @@ impl Commit<'_> {
     /// Keeps free groups for data that wait. Of a log that lives on its reserve whole groups go last: what was superseded
     /// left holes of the same sizes, and the segment is cut to fit them.
     fn keep_groups(&mut self) -> Option<Cut> {
+        if let Some(plugging) = self.core.reclaim.plugging() {
+            let all = self.core.space.free_groups();
+            self.core.space.placement().keep_for_data(all);
+            return (plugging == Plugging::Short).then_some(Cut::Smallest);
+        }
         let waiting = self.core.budget().groups_awaited();
         let short = self.core.budget().lives_on_reserve(waiting)
             && self.core.space.law().gathers_segments()

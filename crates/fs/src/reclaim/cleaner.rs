@@ -194,6 +194,7 @@ pub(crate) struct Cleaner<'c> {
     checkpoints: &'c Checkpoints,
     reclaim: &'c Reclaim,
     policy: CleaningPolicy,
+    says_deltas: bool,
 }
 
 /// What the budget says of the room for what is moved.
@@ -218,6 +219,7 @@ impl Core {
             checkpoints: &self.checkpoints,
             reclaim: &self.reclaim,
             policy: self.env.config().cleaning,
+            says_deltas: self.sb.has_deltas(),
         }
     }
 }
@@ -330,11 +332,23 @@ impl Cleaner<'_> {
             .space
             .free_groups()
             .saturating_sub(self.wanted_to_form());
+        let (count, room) = self.long_holes();
         GroupsForTracks {
             spared: spared.saturating_mul(self.geometry.group_frags),
             lacking: self.lacking_to_form() * self.geometry.group_frags,
             live: self.space.cleaning().log_live(),
+            long_hole: room / count.max(1),
+            long_room: room,
+            says_deltas: self.says_deltas,
         }
+    }
+
+    /// The holes of the log that any segment can be cut into: how many, and how much room that is.
+    fn long_holes(&self) -> (u64, u64) {
+        let least = self.sizes.hole_least();
+        let holes = self.space.cleaning().log_holes();
+        let long = holes.iter().filter(|hole| hole.frags >= least);
+        long.fold((0, 0), |(count, room), hole| (count + 1, room + hole.frags))
     }
 
     fn wanted_in_idle_time(&self) -> u64 {

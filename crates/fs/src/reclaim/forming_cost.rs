@@ -3,6 +3,7 @@
 
 use super::cleaner::BATCH_MAX;
 use super::settler::Prices;
+use crate::commit::CROWDED;
 use loamfs_format::FragAddr;
 use loamfs_format::ifile::INODE_BLOCK_MAX;
 use loamfs_format::track::head_bytes;
@@ -24,6 +25,9 @@ const STALE_LIVE: u64 = 3;
 
 /// How often a group of the log is gone through at most.
 const PASSES: usize = 8;
+
+/// Bytes of a file, before any were read.
+pub(crate) const USUAL: u64 = 10 << 10;
 
 /// Bytes of a file in the head of its track.
 const SLOT: u64 = (head_bytes(1) - head_bytes(0)) as u64;
@@ -51,6 +55,18 @@ pub(crate) struct GroupsForTracks {
     pub lacking: u64,
     /// What each of the log holds, the emptiest first.
     pub live: Vec<u64>,
+    /// The holes that any segment can be cut into: the mean of them, and all together.
+    pub long_hole: u64,
+    pub long_room: u64,
+    /// Whether segments say what changed in inodes, and write few of their blocks.
+    pub says_deltas: bool,
+}
+
+impl GroupsForTracks {
+    /// Whether the long holes have room for a group, and half as much.
+    pub fn has_long_holes(&self, group: u64) -> bool {
+        self.long_room >= group + group / 2
+    }
 }
 
 /// What forming tracks takes, and saves, in microseconds of a disk.
@@ -89,7 +105,7 @@ impl Prices {
         reads: u64,
         in_use: u64,
     ) -> FormingCost {
-        let beside = self.beside(settling);
+        let beside = self.beside(settling, groups.says_deltas);
         let g = &self.geometry;
         let lacking = g.frags_for(settling.bytes).saturating_sub(groups.spared);
         // What is written beside is soon superseded: groups of it are emptied again, and hold little then.
@@ -130,7 +146,7 @@ impl Prices {
 
     /// What segments write beside contents: heads of tracks, and inode blocks. A segment takes as many files as fit with the inode
     /// blocks that change for them, so that the farther apart their inodes are the less often a block is written for several.
-    fn beside(&self, settling: &Settling) -> Beside {
+    fn beside(&self, settling: &Settling, says_deltas: bool) -> Beside {
         let full = u64::from(self.geometry.segment_max) / 4 * 3;
         let a_file = settling.bytes / settling.files.max(1) + SLOT;
         let changed = |files: u64| {
@@ -141,7 +157,8 @@ impl Prices {
                 .max(1)
         };
         let bytes = |files: u64| {
-            let inodes = changed(files).saturating_mul(INODE_BLOCK_MAX);
+            let most = if says_deltas { CROWDED } else { u64::MAX };
+            let inodes = changed(files).min(most).saturating_mul(INODE_BLOCK_MAX);
             files.saturating_mul(a_file).saturating_add(inodes)
         };
         let (mut fits, mut most) = (1, settling.files + 1);
@@ -158,6 +175,45 @@ impl Prices {
                 .saturating_mul(bytes(fits))
                 .saturating_sub(settling.bytes),
             ways: segments * WAYS_OF_A_SEGMENT,
+        }
+    }
+
+    /// Whether emptying a group that holds so much takes less for what it wins if that goes into holes of the others: the fuller
+    /// it is the less is won where it takes groups, and with the inode blocks that change nothing is.
+    pub fn plugs(&self, live: u64, groups: &GroupsForTracks, in_use: u64) -> bool {
+        let emptied = self.emptied(live, groups, in_use);
+        emptied.won == self.geometry.group_frags && live > 0
+    }
+
+    /// Emptying a group that holds so much, by the way that takes less for what it wins. Where inode blocks are written for what moves
+    /// holes do not pay: each content takes two, and that leaves more short holes than it fills, so that it never ends.
+    fn emptied(&self, live: u64, groups: &GroupsForTracks, in_use: u64) -> Emptied {
+        let g = &self.geometry;
+        let written = live.saturating_mul(WRITTEN.0) / WRITTEN.1;
+        let into_groups = Emptied {
+            cost: self.emptying(g.group_frags, live, in_use),
+            won: g.group_frags.saturating_sub(written),
+        };
+        if !groups.says_deltas {
+            return into_groups;
+        }
+        let blocks = match groups.has_long_holes(g.group_frags) {
+            true => written / groups.long_hole.max(1) + 1,
+            false => live / g.frags_for(USUAL).max(1),
+        };
+        let between = g.byte_offset(FragAddr(g.total_frags)) / blocks.max(1);
+        let ways = blocks.saturating_mul(self.disk.write_step(between));
+        let into_holes = Emptied {
+            cost: self
+                .disk
+                .pass(g.byte_offset(FragAddr(g.group_frags + written)))
+                + ways,
+            won: g.group_frags,
+        };
+        let worth = |one: &Emptied, other: &Emptied| u128::from(one.cost) * u128::from(other.won);
+        match worth(&into_groups, &into_holes) <= worth(&into_holes, &into_groups) {
+            true => into_groups,
+            false => into_holes,
         }
     }
 
@@ -182,7 +238,8 @@ impl Prices {
         let group = self.geometry.group_frags;
         let all: u64 = groups.live.iter().sum();
         let log = group.saturating_mul(groups.live.len() as u64);
-        let (mut won, mut gone, mut moved) = (0u64, 0u64, 0u64);
+        let (mut won, mut cost) = (0u64, 0u64);
+        let mut now = groups.clone();
         for live in groups.live.iter().cycle().take(PASSES * groups.live.len()) {
             if won >= frags {
                 break;
@@ -191,12 +248,15 @@ impl Prices {
             let formed = groups.spared + won.saturating_sub(groups.lacking);
             let left = part(all.saturating_sub(formed), log, log.saturating_sub(won));
             let live = part(*live, all, left).min(group);
-            gone += group;
-            moved += live;
-            won += group.saturating_sub(live.saturating_mul(WRITTEN.0) / WRITTEN.1);
+            let emptied = self.emptied(live, &now, in_use);
+            if emptied.won == group {
+                now.long_room = now.long_room.saturating_sub(live);
+            }
+            won += emptied.won;
+            cost = cost.saturating_add(emptied.cost);
         }
         match won >= frags {
-            true => self.emptying(gone, moved, in_use),
+            true => cost,
             // There is nothing to win it from.
             false => u64::MAX,
         }
@@ -208,6 +268,14 @@ fn part(some: u64, whole: u64, other: u64) -> u64 {
     let part = u128::from(some) * u128::from(other);
     let part = part.checked_div(whole.into());
     part.map_or(0, |part| u64::try_from(part).unwrap_or(u64::MAX))
+}
+
+/// A group that was emptied.
+#[derive(Clone, Copy, Debug)]
+struct Emptied {
+    cost: u64,
+    /// Fragments of whole groups.
+    won: u64,
 }
 
 /// What is written beside contents.
@@ -242,6 +310,9 @@ mod tests {
             spared: 6 << 20,
             lacking: 0,
             live: vec![1 << 14; 128],
+            long_hole: 0,
+            long_room: 0,
+            says_deltas: false,
         };
         prices(rotational).forming(&together(bytes), &groups, reads, 2 << 30)
     }
@@ -266,6 +337,9 @@ mod tests {
                 spared,
                 lacking: 0,
                 live,
+                long_hole: 0,
+                long_room: 0,
+                says_deltas: false,
             };
             let all = &together(100 << 20);
             prices(true).forming(all, &groups, 1, 2 << 30).cost
@@ -288,6 +362,9 @@ mod tests {
                 spared: 0,
                 lacking: 0,
                 live,
+                long_hole: 0,
+                long_room: 0,
+                says_deltas: false,
             };
             prices(true)
                 .forming(&together(50 << 20), &groups, 1, 2 << 30)
@@ -304,6 +381,9 @@ mod tests {
             spared: 6 << 20,
             lacking: 0,
             live: vec![1 << 14; 128],
+            long_hole: 0,
+            long_room: 0,
+            says_deltas: false,
         };
         let near = together(100 << 20);
         let far = Settling {

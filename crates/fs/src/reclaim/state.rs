@@ -21,6 +21,15 @@ pub(crate) enum Fight {
     Lent,
 }
 
+/// Into which holes groups are emptied, so that no whole group is taken for what is moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Plugging {
+    /// The longest: a few for each segment.
+    Long,
+    /// The shortest that will do, one for each block.
+    Short,
+}
+
 /// What the mover went through since the volume was opened, in fragments.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cleaned {
@@ -48,6 +57,8 @@ pub(crate) struct Reclaim {
     cleaned: Cleaned,
     /// Everything is packed, before somebody gets ENOSPC.
     packing: bool,
+    /// Groups are emptied into holes.
+    plugging: Option<Plugging>,
     /// Free fragments, held back ones included, when each fight was lost.
     lost: [Option<u64>; 6],
     /// What moving left behind, of the last rounds.
@@ -115,6 +126,16 @@ impl Reclaim {
     /// Whether they do.
     pub fn is_packing(&self) -> bool {
         self.packing
+    }
+
+    /// Segments take holes, and no whole group while there are any, from here on or no more.
+    pub fn plug(&mut self, plugging: Option<Plugging>) {
+        self.plugging = plugging;
+    }
+
+    /// Which ones they take.
+    pub fn plugging(&self) -> Option<Plugging> {
+        self.plugging
     }
 
     /// No group is emptied ahead any more.

@@ -8,7 +8,9 @@ use super::tracks::{Arranger, Arranging};
 use super::{Durability, Engine, Upkeep};
 use crate::core::Core;
 use crate::error::Error;
-use crate::reclaim::{CostLimit, Fight, FormingCost, GroupsForTracks, IDLE_ROUNDS, Settling};
+use crate::reclaim::{
+    CostLimit, Fight, FormingCost, GroupsForTracks, IDLE_ROUNDS, Plugging, Settling, USUAL,
+};
 use crate::tracks::reads::{self, Reads};
 use crate::tracks::weigh::{self, Dir};
 use loamfs_format::ifile::INODES_PER_BLOCK;
@@ -20,14 +22,14 @@ use std::time::Duration;
 
 /// Bytes of contents that settle between two ticks, and that are worth beginning for: less takes a seek for little.
 const TOGETHER: u64 = 16 << 20;
-/// Bytes of a file, before any were read.
-const USUAL: u64 = 10 << 10;
 /// Steps between two ticks: most are short where directories are small.
 const STEPS: usize = 256;
 /// Blocks of directories that are weighed at once: those of most reads.
 const WEIGHED: usize = 256;
 /// Groups of the log are emptied for tracks of which less than so many of a hundred fragments are in use. What that takes was weighed.
 const EMPTIED: u32 = 95;
+/// Rounds in a row that may win nothing where groups are emptied into holes: what is left of a group comes later.
+const PLUGGED_ROUNDS: usize = 16;
 /// Groups that are won together beside those that are lacking: it ends with two checkpoints.
 const WON_AT_ONCE: u64 = 4;
 
@@ -191,8 +193,16 @@ impl Former<'_> {
 
     /// Empties groups of the log until there are enough for some tracks. Whether there are.
     fn wins_groups(&self) -> bool {
+        if let Err(error) = self.engine().load_log() {
+            tracing::warn!(%error, "no groups are emptied for tracks for now");
+            return false;
+        }
+        let patience = match self.engine().core().sb.has_deltas() {
+            true => PLUGGED_ROUNDS,
+            false => IDLE_ROUNDS,
+        };
         let mut in_vain = 0;
-        while in_vain < IDLE_ROUNDS {
+        while in_vain < patience {
             let (lacking, group) = {
                 let core = self.engine().core();
                 (core.cleaner().lacking_to_form(), core.geometry.group_frags)
@@ -201,10 +211,14 @@ impl Former<'_> {
                 return true;
             }
             let frags = (lacking + WON_AT_ONCE) * group;
-            match self
-                .engine()
-                .empty_ahead(CostLimit::Emptiest(EMPTIED), frags)
-            {
+            let engine = self.engine();
+            // What was emptied into groups won none.
+            let won = match self.plugging(in_vain > 0) {
+                None => engine.empty_ahead(CostLimit::Emptiest(EMPTIED), frags),
+                Some(Plugging::Long) => engine.plug_ahead(Plugging::Long, frags),
+                Some(Plugging::Short) => engine.plug_ahead(Plugging::Short, 1),
+            };
+            match won {
                 Ok(won) => in_vain = if won { 0 } else { in_vain + 1 },
                 Err(error) => {
                     tracing::warn!(%error, "no groups are emptied for tracks for now");
@@ -214,6 +228,20 @@ impl Former<'_> {
         }
         self.engine().core().fights().note_lost(Fight::Tracks);
         false
+    }
+
+    /// Into which holes the next group is emptied, if it is emptied into any.
+    fn plugging(&self, must: bool) -> Option<Plugging> {
+        let core = self.engine().core();
+        let groups = core.cleaner().groups_for_tracks();
+        let least = *groups.live.iter().find(|live| **live > 0)?;
+        let plugging = match groups.has_long_holes(core.geometry.group_frags) {
+            true => Plugging::Long,
+            false => Plugging::Short,
+        };
+        let plugs =
+            must && groups.says_deltas || core.prices().plugs(least, &groups, in_use(&core));
+        plugs.then_some(plugging)
     }
 
     /// Takes some steps.
