@@ -602,6 +602,19 @@ mount_it
 "$loamfs" unmount "$mnt"
 let_go
 until_it is_detached
+# Nor where another mount namespace began with a copy of the mount.
+mount_it
+unshare --mount sleep 600 >/dev/null 2>&1 &
+holders=($!)
+has_copy() { [ "$(readlink "/proc/${holders[0]}/ns/mnt")" != "$(readlink "/proc/$$/ns/mnt")" ]; }
+until_it has_copy
+power_cut "$(figure daemon)"
+expect 32 env LOAMFS_PATIENCE=0 "$loamfs" mount "$image" "$mnt"
+grep -q "used by process ${holders[0]} (.*, where a copy of its mount is" "$work/out" || fail "not named: $(cat "$work/out")"
+let_go
+mount_it
+"$loamfs" unmount "$mnt"
+until_it is_detached
 device=$(losetup --show -f "$image")
 expect 32 env LOAMFS_PATIENCE=0 "$loamfs" mount "$image" "$mnt"
 grep -q "$device already" "$work/out" || fail "the loop device is not named"

@@ -54,7 +54,7 @@ pub enum Error {
         source: io::Error,
     },
     /// The kernel's mount table could not be read.
-    #[error("cannot read /proc/self/mountinfo: {0}")]
+    #[error("cannot read the mount table (mountinfo): {0}")]
     MountInfo(#[source] io::Error),
     /// The connection to the kernel failed while serving.
     #[error("the connection to the kernel failed: {0}")]

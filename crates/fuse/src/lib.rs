@@ -52,7 +52,7 @@ pub use filesystem::Filesystem;
 pub use init::{Capabilities, Config, Negotiated, ReadDirPlus};
 pub use mount::{
     BlockDevice, MountEntry, MountFlags, MountOptions, Mounted, detach, find_mount, is_dead, mount,
-    mount_again, mounts, remount, unmount,
+    mount_again, mounts, mounts_of, remount, unmount,
 };
 pub use notify::Notifier;
 pub use reply::{ByteSink, DirEntry, DirPlusSink, DirSink, ReadReply, Reply};

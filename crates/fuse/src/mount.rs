@@ -21,7 +21,7 @@ use rustix::process::geteuid;
 
 use crate::{Errno, Error, devfuse};
 
-pub use info::{MountEntry, mounts};
+pub use info::{MountEntry, mounts, mounts_of};
 pub use options::{BlockDevice, MountOptions};
 
 /// How often a server that may be dying is asked, and how long is waited between.

@@ -1,12 +1,13 @@
 //! Which processes hold on to a block device, or to files of the file system that is mounted from it.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::fs;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use loamfs_fuse::is_dead;
+use loamfs_fuse::{is_dead, mounts_of};
 use rustix::fs::{AtFlags, CWD, FileType, Stat, StatxFlags, fstat, major, minor, stat, statx};
 
 use crate::text::shown;
@@ -60,6 +61,9 @@ pub struct Holders {
     pub alive: Processes,
     /// Those that have files on it, of a mount whose server died.
     pub dead: Processes,
+    /// Those whose mount namespace has a mount of it that is not in the caller's, one of each namespace. Such a copy
+    /// needs nobody who has a file open.
+    pub copies: Processes,
 }
 
 impl Holders {
@@ -70,11 +74,15 @@ impl Holders {
             return holders;
         };
         let device = (major(found.st_rdev), minor(found.st_rdev));
+        let mut namespaces = HashSet::from([mount_namespace("self")]);
         for id in others() {
             let process = || Process {
                 id,
                 name: name_of(id),
             };
+            if namespaces.insert(mount_namespace(&id.to_string())) && has_mounted(id, device) {
+                holders.copies.0.push(process());
+            }
             let mut holds: Vec<Hold> = held_by(id)
                 .filter_map(|link| Hold::of(&link, device))
                 .collect();
@@ -128,6 +136,18 @@ fn others() -> impl Iterator<Item = u32> {
         name.parse().ok()
     });
     numbers.filter(|id| *id != std::process::id())
+}
+
+/// The number of a process's mount namespace; `None` if it cannot be seen.
+fn mount_namespace(process: &str) -> Option<u64> {
+    let found = stat(format!("/proc/{process}/ns/mnt")).ok();
+    found.map(|found| found.st_ino)
+}
+
+/// Whether a device is mounted where a process is. What is mounted there is not looked at, as that may not answer.
+fn has_mounted(id: u32, device: (u32, u32)) -> bool {
+    let mounts = mounts_of(id).unwrap_or_default();
+    mounts.iter().any(|entry| entry.device == device)
 }
 
 /// The links that lead to what a process has open, mapped, or stands in.

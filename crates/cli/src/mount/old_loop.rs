@@ -94,6 +94,11 @@ pub fn refused(image: &Path, old: &Path) -> Failure {
             "and used by {}, with files of a mount whose daemon died; end that first",
             holders.dead
         )
+    } else if !holders.copies.is_empty() {
+        format!(
+            "and used by {}, where a copy of its mount is; unmount that there, or end it",
+            holders.copies
+        )
     } else if is_autoclear(old) {
         // losetup(8) could not detach it sooner.
         "already, until its last user lets go, who cannot be seen from here; look as root, and in other containers"

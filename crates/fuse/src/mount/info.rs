@@ -6,6 +6,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -69,11 +70,25 @@ impl MountEntry {
 ///
 /// [`Error::MountInfo`].
 pub fn mounts() -> Result<Vec<MountEntry>, Error> {
-    let text = fs::read("/proc/self/mountinfo").map_err(Error::MountInfo)?;
-    Ok(text
-        .split(|&byte| byte == b'\n')
-        .filter_map(parse)
-        .collect())
+    read("/proc/self/mountinfo").map_err(Error::MountInfo)
+}
+
+/// All mounts that another process sees, with paths as they are for it. None if it has ended.
+///
+/// # Errors
+///
+/// [`Error::MountInfo`], of others' processes without privileges too.
+pub fn mounts_of(process: u32) -> Result<Vec<MountEntry>, Error> {
+    match read(&format!("/proc/{process}/mountinfo")) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        read => read.map_err(Error::MountInfo),
+    }
+}
+
+fn read(table: &str) -> io::Result<Vec<MountEntry>> {
+    let text = fs::read(table)?;
+    let lines = text.split(|&byte| byte == b'\n');
+    Ok(lines.filter_map(parse).collect())
 }
 
 pub(super) fn topmost(path: &Path) -> Result<Option<MountEntry>, Error> {
