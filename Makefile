@@ -11,6 +11,9 @@ MEASURE := $(TARGET)/release/loamfs-bench
 SCRIPTS := crates/cli/scripts
 # Mounting as a block device takes root.
 ROOT := $(if $(filter-out 0,$(shell id -u)),sudo,)
+# A namespace begins with a copy of all mounts, and a copy keeps the daemons and the loop devices of what others unmount.
+# So whoever mounts beside others does it in one of his own, which nobody copies.
+OWN_MOUNTS := $(if $(ROOT),,unshare --mount)
 
 # What "make fsx" is given: how much, and from which seed.
 FSX ?= --ops 1000000
@@ -24,7 +27,7 @@ CLAIMS ?=
 # More arguments for "make bench" and "make bench-emulated".
 BENCH ?=
 
-.PHONY: help run stop test lint unit procedures smoke fsx brim stress replaced test-posix test-programs claims bench bench-emulated flames build debug setup man install deb test-deb clean
+.PHONY: help run stop test lint unit procedures smoke beside alone fsx brim stress replaced test-posix test-programs claims bench bench-emulated flames build debug setup man install deb test-deb clean
 
 help:
 	@echo "make run    build, make a volume in a file, mount it, unpack a source tree into it"
@@ -55,8 +58,10 @@ run: build
 stop:
 	@sh $(SCRIPTS)/demo.sh stop $(WORK) $(LOAMFS)
 
-test: lint unit debug
-	$(MAKE) --jobs=3 --output-sync=target procedures test-posix smoke
+test: lint debug
+	@sh $(SCRIPTS)/tree.sh $(WORK)/tree
+	$(MAKE) --jobs=3 --output-sync=target unit procedures test-posix beside
+	$(MAKE) alone
 
 lint: setup
 	@# What documents name and cite is there, and their sentences are short.
@@ -77,15 +82,15 @@ lint: setup
 	! cargo tree --edges normal --package loamfs | grep loamfs-bench
 
 unit: setup
-	cargo test --workspace
+	$(OWN_MOUNTS) cargo test --workspace
 
 # Wrong procedures, in one build more: the tests must notice.
 procedures: setup
 	sh crates/testing/procedures/run.sh $(TARGET)
 
 # Real mounts: each script says at its head what it tries. These leave the machine as it is and wait for disks more than
-# they work, so that `make --jobs=3 smoke` ends sooner. The longest come first. `fsx` is random work on files, with kills
-# between.
+# they work, so that three at once, or one beside the unit tests, end sooner. The longest come first. `fsx` is random work
+# on files, with kills between.
 BESIDE := brim replaced devices mount tools failing hot salvage fsx copies idle degraded place others rot reserve scrub places \
     oracle log columns unmounted available confined tiers watch owners direct noxattr atime alike readme promise deep \
     completion
@@ -98,14 +103,19 @@ smoke-fsx: ARGUMENTS = $(TARGET)/debug/fsx --ops 100000 --seconds 30
 
 smoke: debug
 	@sh $(SCRIPTS)/tree.sh $(WORK)/tree
-	$(MAKE) $(BESIDE:%=smoke-%)
+	$(MAKE) --jobs=3 --output-sync=target beside
+	$(MAKE) alone
+
+beside: $(BESIDE:%=smoke-%)
+
+alone:
 	$(MAKE) --jobs=1 $(ALONE:%=smoke-%)
 
 smoke-%:
-	$(ROOT) bash crates/cli/tests/$*.sh $(TRIED) $(ARGUMENTS)
+	$(ROOT) unshare --mount bash crates/cli/tests/$*.sh $(TRIED) $(ARGUMENTS)
 
 smoke-through-%:
-	$(ROOT) bash crates/cli/tests/through.sh uring $(TRIED) crates/cli/tests/$*.sh $(ARGUMENTS)
+	$(ROOT) unshare --mount bash crates/cli/tests/through.sh uring $(TRIED) crates/cli/tests/$*.sh $(ARGUMENTS)
 
 # With all tests: after `make unit` nothing is left to build, where a release of what tests take would be minutes.
 debug: setup
@@ -120,7 +130,7 @@ brim: setup
 
 # The suite comes from the Rust registry and stays in the target directory.
 test-posix: debug
-	$(ROOT) env "PATH=$(PATH)" bash crates/cli/tests/posix.sh $(TRIED) $(TARGET)/pjdfstest $(POSIX)
+	$(ROOT) env "PATH=$(PATH)" unshare --mount bash crates/cli/tests/posix.sh $(TRIED) $(TARGET)/pjdfstest $(POSIX)
 
 # For example: make test-programs PROGRAMS="git sqlite"
 test-programs: build
