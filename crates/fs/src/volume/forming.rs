@@ -193,6 +193,9 @@ impl Former<'_> {
 
     /// Empties groups of the log until there are enough for some tracks. Whether there are.
     fn wins_groups(&self) -> bool {
+        if self.lacking() == 0 {
+            return true;
+        }
         if let Err(error) = self.engine().load_log() {
             tracing::warn!(%error, "no groups are emptied for tracks for now");
             return false;
@@ -203,15 +206,12 @@ impl Former<'_> {
         };
         let mut in_vain = 0;
         while in_vain < patience {
-            let (lacking, group) = {
-                let core = self.engine().core();
-                (core.cleaner().lacking_to_form(), core.geometry.group_frags)
-            };
+            let lacking = self.lacking();
             if lacking == 0 {
                 return true;
             }
-            let frags = (lacking + WON_AT_ONCE) * group;
             let engine = self.engine();
+            let frags = (lacking + WON_AT_ONCE) * engine.core().geometry.group_frags;
             // What was emptied into groups won none.
             let won = match self.plugging(in_vain > 0) {
                 None => engine.empty_ahead(CostLimit::Emptiest(EMPTIED), frags),
@@ -228,6 +228,11 @@ impl Former<'_> {
         }
         self.engine().core().fights().note_lost(Fight::Tracks);
         false
+    }
+
+    /// Groups that are lacking for some tracks.
+    fn lacking(&self) -> u64 {
+        self.engine().core().cleaner().lacking_to_form()
     }
 
     /// Into which holes the next group is emptied, if it is emptied into any.
