@@ -111,10 +111,10 @@ beside: $(BESIDE:%=smoke-%)
 alone:
 	$(MAKE) --jobs=1 $(ALONE:%=smoke-%)
 
-smoke-%:
+smoke-%: setup
 	$(ROOT) unshare --mount bash crates/cli/tests/$*.sh $(TRIED) $(ARGUMENTS)
 
-smoke-through-%:
+smoke-through-%: setup
 	$(ROOT) unshare --mount bash crates/cli/tests/through.sh uring $(TRIED) crates/cli/tests/$*.sh $(ARGUMENTS)
 
 # With all tests: after `make unit` nothing is left to build, where a release of what tests take would be minutes.

@@ -83,7 +83,15 @@ def read():
         found.append(error.errno)
 
 
+def stands(thread):
+    with open(f"/proc/{daemon}/task/{thread}/stat", "rb") as stat:
+        return stat.read().rpartition(b") ")[2].startswith(b"T")
+
+
+# The signal takes its time: until a thread has met it, the others go on.
 os.kill(daemon, signal.SIGSTOP)
+while not all(map(stands, os.listdir(f"/proc/{daemon}/task"))):
+    time.sleep(0.01)
 reader = threading.Thread(target=read)
 reader.start()
 time.sleep(0.5)
