@@ -15,7 +15,7 @@ use loamfs_testing::watchdog::Watchdog;
 /// One single workload in so many; a prime.
 const SINGLES_STEP: usize = 613;
 /// The same of those that carry files.
-const CARRYING_STEP: usize = 127;
+const CARRYING_STEP: usize = 61;
 /// The same of those that write them back.
 const WRITTEN_BACK_STEP: usize = 61;
 
