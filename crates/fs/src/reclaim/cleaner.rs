@@ -332,7 +332,11 @@ impl Cleaner<'_> {
             .space
             .free_groups()
             .saturating_sub(self.wanted_to_form());
-        let (count, room) = self.long_holes();
+        // Nothing else is emptied into them.
+        let (count, room) = match self.says_deltas {
+            true => self.long_holes(),
+            false => (0, 0),
+        };
         GroupsForTracks {
             spared: spared.saturating_mul(self.geometry.group_frags),
             lacking: self.lacking_to_form() * self.geometry.group_frags,

@@ -181,8 +181,7 @@ impl Prices {
     /// Whether emptying a group that holds so much takes less for what it wins if that goes into holes of the others: the fuller
     /// it is the less is won where it takes groups, and with the inode blocks that change nothing is.
     pub fn plugs(&self, live: u64, groups: &GroupsForTracks, in_use: u64) -> bool {
-        let emptied = self.emptied(live, groups, in_use);
-        emptied.won == self.geometry.group_frags && live > 0
+        live > 0 && self.emptied(live, groups, in_use).plugs
     }
 
     /// Emptying a group that holds so much, by the way that takes less for what it wins. Where inode blocks are written for what moves
@@ -193,6 +192,7 @@ impl Prices {
         let into_groups = Emptied {
             cost: self.emptying(g.group_frags, live, in_use),
             won: g.group_frags.saturating_sub(written),
+            plugs: false,
         };
         if !groups.says_deltas {
             return into_groups;
@@ -209,6 +209,7 @@ impl Prices {
                 .pass(g.byte_offset(FragAddr(g.group_frags + written)))
                 + ways,
             won: g.group_frags,
+            plugs: true,
         };
         let worth = |one: &Emptied, other: &Emptied| u128::from(one.cost) * u128::from(other.won);
         match worth(&into_groups, &into_holes) <= worth(&into_holes, &into_groups) {
@@ -249,7 +250,7 @@ impl Prices {
             let left = part(all.saturating_sub(formed), log, log.saturating_sub(won));
             let live = part(*live, all, left).min(group);
             let emptied = self.emptied(live, &now, in_use);
-            if emptied.won == group {
+            if emptied.plugs {
                 now.long_room = now.long_room.saturating_sub(live);
             }
             won += emptied.won;
@@ -276,6 +277,8 @@ struct Emptied {
     cost: u64,
     /// Fragments of whole groups.
     won: u64,
+    /// What it held went into holes of others.
+    plugs: bool,
 }
 
 /// What is written beside contents.
@@ -306,15 +309,16 @@ mod tests {
 
     /// Prices of a volume of 8 GiB that holds two, and has groups enough.
     fn forming(rotational: bool, bytes: u64, reads: u64) -> FormingCost {
-        let groups = GroupsForTracks {
+        prices(rotational).forming(&together(bytes), &enough(), reads, 2 << 30)
+    }
+
+    /// Groups for all that is tried here.
+    fn enough() -> GroupsForTracks {
+        GroupsForTracks {
             spared: 6 << 20,
-            lacking: 0,
             live: vec![1 << 14; 128],
-            long_hole: 0,
-            long_room: 0,
-            says_deltas: false,
-        };
-        prices(rotational).forming(&together(bytes), &groups, reads, 2 << 30)
+            ..GroupsForTracks::default()
+        }
     }
 
     fn prices(rotational: bool) -> Prices {
@@ -335,11 +339,8 @@ mod tests {
             let live = vec![group * percent / 100; 64];
             let groups = GroupsForTracks {
                 spared,
-                lacking: 0,
                 live,
-                long_hole: 0,
-                long_room: 0,
-                says_deltas: false,
+                ..GroupsForTracks::default()
             };
             let all = &together(100 << 20);
             prices(true).forming(all, &groups, 1, 2 << 30).cost
@@ -359,12 +360,8 @@ mod tests {
         let group = 1 << 14;
         let cost = |live: Vec<u64>| {
             let groups = GroupsForTracks {
-                spared: 0,
-                lacking: 0,
                 live,
-                long_hole: 0,
-                long_room: 0,
-                says_deltas: false,
+                ..GroupsForTracks::default()
             };
             prices(true)
                 .forming(&together(50 << 20), &groups, 1, 2 << 30)
@@ -377,21 +374,13 @@ mod tests {
 
     #[test]
     fn files_that_were_made_apart_take_more_ways_and_inode_blocks() {
-        let groups = GroupsForTracks {
-            spared: 6 << 20,
-            lacking: 0,
-            live: vec![1 << 14; 128],
-            long_hole: 0,
-            long_room: 0,
-            says_deltas: false,
-        };
         let near = together(100 << 20);
         let far = Settling {
             blocks: near.files,
             spread: 1000,
             ..near
         };
-        let cost = |settling: &Settling| prices(true).forming(settling, &groups, 1, 2 << 30).cost;
+        let cost = |settling: &Settling| prices(true).forming(settling, &enough(), 1, 2 << 30).cost;
         assert!(2 * cost(&near) < cost(&far));
     }
 
