@@ -5,7 +5,7 @@
 use super::forming_cost::GroupsForTracks;
 use super::plugging_cost::PluggingCost;
 use super::settler::Prices;
-use super::state::Reclaim;
+use super::state::{BATCH_MAX, Reclaim};
 use crate::budget::Sizes;
 use crate::checkpoints::Checkpoints;
 use crate::core::Core;
@@ -16,9 +16,6 @@ use loamfs_space::{Candidate, Cells, CleaningCost, CleaningPolicy, Outlook, Spac
 
 /// Bytes of the smallest hole that is not worth compacting on a disk whose seeks are dear.
 const HOLE_MIN: u64 = 128 << 10;
-
-/// Groups that are emptied together at most: their owners' inodes are read together.
-pub(crate) const BATCH_MAX: usize = 8;
 /// Fragments that are worth moving at most, for each that this wins, when an operation waits for room.
 const COST_MAX: u64 = 7;
 /// A group that holds so many fragments for each that it wins, in relation to another, costs hardly more.

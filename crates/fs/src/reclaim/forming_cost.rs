@@ -1,8 +1,8 @@
 //! What forming the tracks of a directory takes a disk, against what that saves those who read its files (S3, S4). The prices are those
 //! of settling.
 
-use super::cleaner::BATCH_MAX;
 use super::settler::Prices;
+use super::state::BATCH_MAX;
 use crate::commit::CROWDED;
 use loamfs_format::FragAddr;
 use loamfs_format::ifile::INODE_BLOCK_MAX;

@@ -4,6 +4,9 @@ use crate::budget::KnownRoom;
 use loamfs_format::{GroupNo, Ssn};
 use loamfs_space::CleaningCost;
 
+/// Groups that are emptied together at most: their owners' inodes are read together.
+pub(crate) const BATCH_MAX: usize = 8;
+
 /// What is fought for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fight {
