@@ -1,5 +1,6 @@
 //! Bitmaps in memory: plain bits in 64-bit words here; a group's, with the tree over its free runs, below.
 
+pub(crate) mod extent_map;
 pub(crate) mod group_map;
 pub(crate) mod max_tree;
 mod summary_tree;
@@ -108,6 +109,12 @@ impl Bitmap {
             .sum()
     }
 
+    /// The first clear bit.
+    pub(crate) fn first_clear(&self) -> Option<u64> {
+        let word = self.words.iter().position(|word| *word != u64::MAX)?;
+        Some(word as u64 * 64 + u64::from(self.words[word].trailing_ones()))
+    }
+
     /// Length of the clear run that starts at `bit`, counted up to `max`.
     pub(crate) fn clear_run(&self, bit: u64, max: u64) -> u64 {
         let end = self.bits.min(bit.saturating_add(max));
@@ -137,7 +144,12 @@ mod tests {
         assert!(map.is_set(50..140) && !map.is_set(49..140));
         assert!(map.is_clear(0..50) && map.is_clear(140..200) && !map.is_clear(140..201));
         assert_eq!(map.ones_in(0..64), 14);
-        assert_eq!(map.clear(0..200), 90);
+        assert_eq!(map.first_clear(), Some(0));
+        map.set(0..50);
+        assert_eq!(map.first_clear(), Some(140));
+        map.set(140..200);
+        assert_eq!(map.first_clear(), None);
+        assert_eq!(map.clear(0..200), 200);
         assert_eq!(map.clear_run(0, u64::MAX), 200);
     }
 

@@ -206,6 +206,9 @@ impl Groups {
             if group.map().is_some() && self.bits(index).ones() != group.used() {
                 return Err("a group's count is not that of its bitmap");
             }
+            if group.map().is_some_and(|map| !map.extents_agree()) {
+                return Err("the extents of a group are not those of its bitmap");
+            }
             if group.unshown() > group.taken() {
                 return Err("a group has more unshown than taken fragments");
             }

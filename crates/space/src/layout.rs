@@ -1,6 +1,7 @@
 //! Where the groups of a volume are, and the places in them that are reserved for superblocks.
 
 use crate::bitmap::Bitmap;
+use crate::bitmap::extent_map::ExtentShape;
 use crate::bitmap::group_map::GroupMap;
 use crate::error::SpaceError;
 use crate::role::Cells;
@@ -27,6 +28,49 @@ pub(crate) struct Layout {
     /// Groups in which nothing new is placed, for good.
     leaving: Vec<Range<usize>>,
     tiers: Tiers,
+    sections: Vec<Section>,
+}
+
+/// Groups whose blocks are given out by extents (hybridFS, Y5). All lengths are fragments, and powers of two but for the first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Section {
+    /// The groups, by number.
+    pub groups: Range<u32>,
+    /// How far into each group the first border of a flash block is that a block begins at.
+    pub first: u64,
+    /// A flash block: extents begin at its borders.
+    pub flash_block: u64,
+    /// An extent.
+    pub extent: u64,
+}
+
+impl Section {
+    /// How it cuts the blocks of a group. Where extents are smaller than a flash block, a virtual extent is as long as that and has
+    /// several (Y6).
+    fn shape(&self, geometry: &Geometry) -> ExtentShape {
+        let block = geometry.block_frags();
+        let (flash, extent) = (self.flash_block.max(block), self.extent.max(block));
+        ExtentShape {
+            first: self.first / block,
+            extent: extent.max(flash) / block,
+            piece: if extent < flash { extent / block } else { 1 },
+        }
+    }
+
+    /// Whether extents fit into groups.
+    fn fits(&self, geometry: &Geometry) -> bool {
+        let fits = |frags: u64| frags.is_power_of_two() && frags <= geometry.group_frags;
+        fits(self.flash_block)
+            && fits(self.extent)
+            && self.first < geometry.group_frags
+            && self.first.is_multiple_of(geometry.block_frags())
+    }
+
+    /// The groups of it that are in another range.
+    fn within(&self, groups: &Range<usize>) -> Range<usize> {
+        let (start, end) = (self.groups.start as usize, self.groups.end as usize);
+        start.max(groups.start)..end.min(groups.end)
+    }
 }
 
 /// Which groups stand on the device that the log, or large files, should be on: the fast one or the others (Y1). Both lists are
@@ -57,7 +101,27 @@ impl Layout {
             unmapped: gaps.to_vec(),
             leaving: Vec::new(),
             tiers: Tiers::default(),
+            sections: Vec::new(),
         }
+    }
+
+    /// From now on these groups are cut into extents.
+    pub(crate) fn cut(&mut self, sections: Vec<Section>) {
+        let fits = |section: &Section| section.fits(&self.geometry);
+        self.sections = sections.into_iter().filter(fits).collect();
+    }
+
+    /// The parts of sections in a range of groups.
+    pub(crate) fn sections_in(&self, groups: &Range<usize>) -> Vec<Range<usize>> {
+        let within = self.sections.iter().map(|section| section.within(groups));
+        within.filter(|range| !range.is_empty()).collect()
+    }
+
+    /// How the blocks of a group are cut into extents, if they are.
+    pub(crate) fn shape(&self, index: usize) -> Option<ExtentShape> {
+        let holds = |section: &&Section| section.groups.contains(&(index as u32));
+        let section = self.sections.iter().find(holds)?;
+        Some(section.shape(&self.geometry))
     }
 
     /// Groups that there are: of which a device has something.
@@ -275,10 +339,13 @@ impl Layout {
             Cells::Units | Cells::None => (self.geometry.unit_frags(), true),
         };
         let start = self.start(index);
-        GroupMap::new(bits, cell, fine, &self.reserved_in(index)).map_err(|at| {
-            SpaceError::Misaligned {
-                extent: Extent::new(FragAddr(start + at), cell),
-            }
-        })
+        let map = GroupMap::new(bits, cell, fine, &self.reserved_in(index));
+        let mut map = map.map_err(|at| SpaceError::Misaligned {
+            extent: Extent::new(FragAddr(start + at), cell),
+        })?;
+        if !fine {
+            map.cut(self.shape(index));
+        }
+        Ok(map)
     }
 }

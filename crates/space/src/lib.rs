@@ -25,6 +25,7 @@
 //! | where segments, extents and directories go | `PlacementState`, and [`Placement`], which searches |
 //! | delayed deallocation | [`Held`] |
 //! | homes that no segment shows | `Unshown` |
+//! | extents of sections: what each has free, and which have enough | `ExtentMap`, of each group in memory |
 //! | homes on fast devices that are to go to slow ones | [`Owed`] |
 //! | owner records since the last checkpoint | [`Owners`] |
 //!
@@ -65,6 +66,7 @@ pub use cleaning::{Candidate, Cleaning, CleaningCost, CleaningPolicy, Leaving, O
 pub use error::SpaceError;
 pub use groups::{Areas, FreeIndex, SpaceRepair};
 pub use held::Held;
+pub use layout::Section;
 pub use loamfs_format::summary::Wait;
 pub use owed::{Debtor, Owed};
 pub use owners::{Owner, Owners};
@@ -73,4 +75,4 @@ pub use role::Cells;
 pub use space::{Space, SpaceReplay};
 pub use spare::Spare;
 pub use uneven::{Ragged, Uneven};
-pub use usage::Usage;
+pub use usage::{ExtentUse, Usage};

@@ -1,6 +1,6 @@
 //! Random histories against one plain array with a state a fragment, and a disk that only checkpoints write.
 
-use crate::{ChunkValue, FoundSpace, Owner, Space, Wait};
+use crate::{ChunkValue, FoundSpace, Owner, Section, Space, Wait};
 use loamfs_format::group::{CHUNK_FRAGS, GroupDesc, Role};
 use loamfs_format::inode::Tier;
 use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, GroupNo, Ino, Ssn};
@@ -53,6 +53,7 @@ struct World {
     reserved: Vec<Extent>,
     /// Places that are reserved later.
     places: Vec<Extent>,
+    sections: Vec<Section>,
     space: Space,
     frags: Vec<State>,
     /// Owner as given, and the fragment's place in the range it was given for.
@@ -98,6 +99,24 @@ fn places(geometry: &Geometry) -> Vec<Extent> {
     vec![at(3 * units + 1), at(7 * units), at(12 * units - 1)]
 }
 
+/// None, or two, of which one has virtual extents, and the other begins at an odd place.
+fn sections(geometry: &Geometry, seed: u64) -> Vec<Section> {
+    let (block, groups) = (geometry.block_frags(), geometry.groups());
+    let section = |groups, first, flash: u64, extent: u64| Section {
+        groups,
+        first: first * block,
+        flash_block: flash * block,
+        extent: extent * block,
+    };
+    match seed % 2 {
+        0 => Vec::new(),
+        _ => vec![
+            section(0..groups / 2, 0, 4, 1 + (seed / 2) % 2),
+            section(groups / 2..groups, 1, 2, 4),
+        ],
+    }
+}
+
 impl World {
     fn new(geometry: Geometry, seed: u64) -> World {
         geometry.validate().unwrap();
@@ -106,8 +125,12 @@ impl World {
         for extent in &reserved {
             frags[extent.start.0 as usize..extent.end().0 as usize].fill(State::Reserved);
         }
+        let sections = sections(&geometry, seed >> 1);
+        let mut space = Space::new(geometry, reserved.clone());
+        space.areas().cut(sections.clone());
         World {
-            space: Space::new(geometry, reserved.clone()),
+            space,
+            sections,
             owners: vec![None; frags.len()],
             places: places(&geometry),
             geometry,
@@ -530,6 +553,7 @@ impl World {
                 space.reserve(place).unwrap();
             }
         }
+        space.areas().cut(self.sections.clone());
         for &(extent, wait) in &self.disk.held {
             space.replay().free(extent, wait).unwrap();
         }

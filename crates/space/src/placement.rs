@@ -1,9 +1,10 @@
-//! Where new things go: segments ([`log`]), blocks of large files ([`data`]; [`home`], where these are in the log), tracks ([`track`]), new directories ([`anchor`]).
+//! Where new things go: segments ([`log`]), blocks of large files ([`data`]; [`section`], where flash is cut into extents; [`home`], where these are in the log), tracks ([`track`]), new directories ([`anchor`]).
 
 mod anchor;
 mod data;
 mod home;
 mod log;
+mod section;
 mod track;
 
 use crate::groups::Groups;
@@ -124,6 +125,8 @@ impl<'a> Placement<'a> {
     /// - later on from where the last extent ends, whatever its anchor, if all of it fits, or 64 KiB; then the free group
     ///   nearest to `anchor`,
     /// - the largest run.
+    ///
+    /// In the groups of a section ([`Areas::cut`](crate::Areas::cut)) whole extents come before that: see `section`.
     ///
     /// Where everything is in the log, on from where the last extent ends; then a free group near that, which becomes one of the
     /// log.

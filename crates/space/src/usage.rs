@@ -1,11 +1,28 @@
 //! How much of the groups is in use, and where: a view that only looks.
 
-use crate::groups::{Group, Groups};
+use crate::bitmap::extent_map::{ExtentCounts, ExtentMap};
+use crate::bitmap::group_map::GroupMap;
+use crate::groups::{Group, Groups, State};
 use crate::held::Held;
 use loamfs_format::group::Role;
 use loamfs_format::inode::Tier;
 use loamfs_format::{FragAddr, GroupNo};
 use std::ops::Range;
+
+/// What the extents of a section have free. Those in groups of the log are none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExtentUse {
+    /// Extents of which nothing is in use.
+    pub clean: u64,
+    /// Others of which at least half is free.
+    pub open: u64,
+    /// Those of which less is: no section gives them out.
+    pub shut: u64,
+    /// Fragments that are free in these.
+    pub lost: u64,
+    /// Groups whose bitmaps are not in memory.
+    pub unknown: u64,
+}
 
 /// What is in use of a volume's groups.
 pub struct Usage<'s> {
@@ -73,6 +90,40 @@ impl<'s> Usage<'s> {
         let layout = self.groups.layout();
         let group = layout.index(addr.0);
         layout.tier(tier).iter().any(|range| range.contains(&group))
+    }
+
+    /// What the extents of the sections have free in these groups; nothing where these are in none.
+    pub fn extents(&self, groups: Range<u32>) -> Option<ExtentUse> {
+        let mut found = None;
+        for index in groups.start as usize..groups.end as usize {
+            if self.groups.layout().shape(index).is_some()
+                && self.groups.get(GroupNo(index as u32)).is_some()
+            {
+                self.add_extents(index, found.get_or_insert_default());
+            }
+        }
+        found
+    }
+
+    fn add_extents(&self, index: usize, sum: &mut ExtentUse) {
+        let (layout, group) = (self.groups.layout(), self.groups.group(index));
+        let add = |sum: &mut ExtentUse, counts: ExtentCounts| {
+            sum.clean += counts.clean;
+            sum.open += counts.open;
+            sum.shut += counts.shut;
+            sum.lost += counts.lost * layout.geometry().block_frags();
+        };
+        let counts = |map: &GroupMap| map.extents().map(ExtentMap::counts);
+        match group.state() {
+            State::Absent if group.role() == Role::Data => sum.unknown += 1,
+            State::Loaded(map) => add(sum, counts(map).unwrap_or_default()),
+            State::Empty if group.is_claimable() => {
+                let map = layout.map_for(index, Role::Data, layout.pristine_bits(index));
+                let map = map.ok().and_then(|map| counts(&map));
+                add(sum, map.unwrap_or_default());
+            }
+            State::Empty | State::Absent => {}
+        }
     }
 
     /// Log groups outside of those in which the log should stand.

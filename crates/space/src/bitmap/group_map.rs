@@ -1,6 +1,7 @@
 //! The bitmap of one loaded group, and the summary tree over what can be allocated in it.
 
 use crate::bitmap::Bitmap;
+use crate::bitmap::extent_map::{ExtentMap, ExtentShape};
 use crate::bitmap::summary_tree::SummaryTree;
 use loamfs_format::group::CHUNK_FRAGS;
 use std::ops::Range;
@@ -23,6 +24,8 @@ pub(crate) struct GroupMap {
     fixed: Vec<u64>,
     clear_cells: u64,
     tree: SummaryTree,
+    /// Where the group is cut into extents.
+    extents: Option<ExtentMap>,
 }
 
 impl GroupMap {
@@ -66,7 +69,50 @@ impl GroupMap {
             cells,
             fine: (fine && shift > 0).then_some(bits),
             fixed,
+            extents: None,
         })
+    }
+
+    /// Cuts the cells into extents of this shape, or into none any more.
+    pub(crate) fn cut(&mut self, shape: Option<ExtentShape>) {
+        self.extents = shape.map(|shape| ExtentMap::new(shape, &self.cells));
+    }
+
+    /// The extents, where the group is cut into such.
+    pub(crate) fn extents(&self) -> Option<&ExtentMap> {
+        self.extents.as_ref()
+    }
+
+    /// Whether what is known of the extents is what the bits say.
+    pub(crate) fn extents_agree(&self) -> bool {
+        let counted = |known: &ExtentMap| *known == ExtentMap::new(*known.shape(), &self.cells);
+        self.extents.as_ref().is_none_or(counted)
+    }
+
+    /// As many fragments as one extent has free for sure, see [`ExtentMap::best`].
+    pub(crate) fn best_extent(&self) -> u64 {
+        self.extents.as_ref().map_or(0, ExtentMap::best) << self.shift
+    }
+
+    /// Runs of extents for `want` fragments, in fragments.
+    pub(crate) fn room_in_extents(&self, want: u64, clean: bool) -> Option<Range<u64>> {
+        let extents = self.extents.as_ref()?;
+        let want = want.div_ceil(1 << self.shift);
+        let cells = match clean {
+            true => extents.clean(want),
+            false => extents.open(&self.cells, want),
+        };
+        cells.map(|cells| cells.start << self.shift..cells.end << self.shift)
+    }
+
+    /// Free fragments from `at` on in the extents, see [`ExtentMap::goes_on`].
+    pub(crate) fn goes_on(&self, at: u64, want: u64) -> u64 {
+        if at & ((1 << self.shift) - 1) != 0 {
+            return 0;
+        }
+        let want = want.div_ceil(1 << self.shift);
+        let on = |extents: &ExtentMap| extents.goes_on(&self.cells, at >> self.shift, want);
+        self.extents.as_ref().map_or(0, on) << self.shift
     }
 
     /// Bytes of memory.
@@ -75,6 +121,7 @@ impl GroupMap {
             + self.cells.bytes()
             + self.tree.bytes()
             + self.fine.as_ref().map_or(0, Bitmap::bytes)
+            + self.extents.as_ref().map_or(0, ExtentMap::bytes)
     }
 
     /// Fragments of the cells that can be given out.
@@ -146,6 +193,9 @@ impl GroupMap {
     fn summarise(&mut self, cells: Range<u64>) {
         let (low, high) = (cells.start / 64, (cells.end - 1) / 64);
         self.tree.update(&self.cells, low as usize, high as usize);
+        if let Some(extents) = &mut self.extents {
+            extents.update(&self.cells, cells);
+        }
     }
 
     /// The longest run of free cells, in fragments.

@@ -2,6 +2,7 @@
 //! (profile `lfs`, L4). And which serve nothing new, since their device leaves.
 
 use super::Groups;
+use crate::layout::Section;
 use loamfs_format::GroupNo;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -18,6 +19,17 @@ impl Areas<'_> {
             |range: Range<u32>| (range.start as usize).min(count)..(range.end as usize).min(count);
         let groups = groups.into_iter().map(within).collect();
         self.0.layout.keep_log_on(groups);
+        self.refresh_all();
+    }
+
+    /// The blocks of large files in these groups are given out by extents, as far as these have room. Sections do not overlap; those
+    /// whose extents are longer than a group are none.
+    pub fn cut(&mut self, sections: Vec<Section>) {
+        self.0.layout.cut(sections);
+        for index in 0..self.0.table.len() {
+            let shape = self.0.layout.shape(index);
+            self.0.table[index].cut(shape);
+        }
         self.refresh_all();
     }
 

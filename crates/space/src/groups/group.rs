@@ -1,6 +1,7 @@
 //! One group: its descriptor, and its bitmap as far as that is in memory.
 
 use crate::bitmap::Bitmap;
+use crate::bitmap::extent_map::ExtentShape;
 use crate::bitmap::group_map::GroupMap;
 use crate::error::SpaceError;
 use crate::layout::Layout;
@@ -264,6 +265,15 @@ impl Group {
         };
         let deltas = std::mem::take(&mut self.deltas);
         deltas.into_iter().map(|delta| delta.extent)
+    }
+
+    /// The blocks are cut into extents of this shape, or into none any more.
+    pub(super) fn cut(&mut self, shape: Option<ExtentShape>) {
+        if let State::Loaded(map) = &mut self.state
+            && Cells::of(self.role) == Cells::Blocks
+        {
+            map.cut(shape);
+        }
     }
 
     /// Forgets the bitmap, which a checkpoint has.

@@ -38,6 +38,8 @@ struct Share {
     /// Longest free run of a known bitmap, and what no run of any other can exceed: of what is open to be taken.
     run: u32,
     bound: u32,
+    /// Fragments that an extent of a section has free, see [`GroupMap::best_extent`](crate::bitmap::group_map::GroupMap::best_extent).
+    extent: u32,
     /// Free fragments.
     free: u64,
     /// Fragments that are neither in use nor promised, of groups where directories can be anchored.
@@ -65,6 +67,7 @@ impl Share {
         let listed = stays && (gives || claimable);
         let open = stays && open;
         // Small enough: a group has at most 2^19 fragments.
+        let extent = group.map().map_or(0, |map| map.best_extent() as u32);
         let (run, bound, free) = match group.state() {
             State::Loaded(map) => (map.longest() as u32, 0, map.clear_frags()),
             State::Absent => (0, unused as u32, unused),
@@ -79,6 +82,7 @@ impl Share {
             known: !matches!(group.state(), State::Absent),
             run: if open { run } else { 0 },
             bound: if open { bound } else { 0 },
+            extent: if open { extent } else { 0 },
             free: if listed { free } else { 0 },
             room: if homes { room } else { 0 },
             used: group.used(),
@@ -95,6 +99,7 @@ pub struct FreeIndex {
     groups: BTreeSet<u32>,
     runs: MaxTree,
     bounds: MaxTree,
+    extents: MaxTree,
     /// Free fragments of groups whose bitmap is known, and of others.
     known: u64,
     unknown: u64,
@@ -106,6 +111,7 @@ impl FreeIndex {
             groups: BTreeSet::new(),
             runs: MaxTree::new(vec![0; count]),
             bounds: MaxTree::new(vec![0; count]),
+            extents: MaxTree::new(vec![0; count]),
             known: 0,
             unknown: 0,
         }
@@ -147,6 +153,12 @@ impl FreeIndex {
         &self.bounds
     }
 
+    /// As many fragments as one extent of each group has free for sure, if that is half of it: 0 where bitmaps are not known, and of
+    /// groups that no section has.
+    pub(crate) fn extents(&self) -> &MaxTree {
+        &self.extents
+    }
+
     /// The first few groups from `first` on whose upper bounds are at least `least`.
     pub(crate) fn to_load(&self, first: usize, least: u32) -> Vec<GroupNo> {
         let next = |&index: &usize| self.bounds.first(index + 1, least);
@@ -183,6 +195,7 @@ impl FreeIndex {
         self.count(share.known, share.free, before);
         self.runs.set(index, share.run);
         self.bounds.set(index, share.bound);
+        self.extents.set(index, share.extent);
     }
 
     fn remove(&mut self, index: usize, share: &Share) {

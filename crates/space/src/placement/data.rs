@@ -1,7 +1,7 @@
 //! Extents for the blocks of large files, which hFS keeps in its data partition (H1, H9, H19): long ones near the
 //! directory's anchor group. Which files are large `operations::write` decides.
 
-use super::{FoundSpace, free_groups, is_roomy, least_hole};
+use super::{FoundSpace, free_groups, is_roomy, least_hole, section};
 use crate::bitmap::max_tree::MaxTree;
 use crate::groups::Groups;
 use loamfs_format::group::Role;
@@ -14,7 +14,7 @@ const LEAST_REST: u64 = 64 << 10;
 
 /// Where a run may be found: the nearest first, and at the same distance the surest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Source {
+pub(super) enum Source {
     Loaded,
     Unloaded,
     Free,
@@ -119,6 +119,14 @@ impl<'a> Search<'a> {
     }
 
     fn find_within(&mut self, begun: Begun) -> FoundSpace {
+        for within in self.groups.layout().sections_in(&self.within) {
+            let claims = self.may_claim();
+            let near = (self.goal, self.anchor);
+            let search = section::Search::new(self.groups, within, self.want, near, claims);
+            if let Some(found) = search.find() {
+                return found;
+            }
+        }
         match is_roomy(self.groups) {
             true => self.find_near(begun.near),
             false => self.find_large(begun.last),
