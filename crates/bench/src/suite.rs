@@ -30,7 +30,7 @@ mod tree;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use loamfs_fs::Tiering;
+use loamfs_fs::{Section, Tiering};
 use serde::{Deserialize, Serialize};
 
 use crate::lab::{Kind, Lab, Tools};
@@ -293,18 +293,19 @@ impl Case {
         stage.finish()
     }
 
-    /// Runs it in the library on devices of so many bytes, a fast one, a slow one or both, where large files go as `on` says.
+    /// Runs it in the library on devices of so many bytes, a fast one, a slow one or both, where large files go as `on` says. The fast one
+    /// may have a section beside the other.
     ///
     /// # Errors
     /// If the file system refuses.
     pub fn run_on_tiers(
         &self,
         settings: &Settings,
-        fast: Option<u64>,
-        slow: Option<u64>,
+        (fast, slow): (Option<u64>, Option<u64>),
         on: Tiering,
+        section: Option<Section>,
     ) -> Result<Outcome, Error> {
-        let target = InLibrary::on_tiers(fast, slow, settings.seed)?;
+        let target = InLibrary::on_tiers(fast, slow, section, settings.seed)?;
         target.place(on)?;
         let mut stage = Stage::new(target)?;
         self.play(&mut stage, settings)?;

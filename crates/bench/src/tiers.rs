@@ -5,7 +5,7 @@
 
 use serde::Serialize;
 
-use loamfs_fs::Tiering;
+use loamfs_fs::{Section, Tiering};
 
 use crate::Error;
 use crate::disk::{Preset, Priced, Tally, replay};
@@ -21,6 +21,10 @@ pub struct Disks {
     pub beside: u64,
     /// The disk that turns.
     pub slow: Preset,
+    /// Where large files go on both, if somebody said so.
+    pub on: Option<Tiering>,
+    /// The section that the solid-state disk has beside the other.
+    pub section: Option<Section>,
 }
 
 /// Where a file system is.
@@ -131,12 +135,13 @@ pub fn rows(
     let name = Kind::Loam.name();
     let mut rows = Vec::new();
     let both = [
-        (On::Both, Tiering::default()),
+        (On::Both, disks.on.unwrap_or_default()),
         (On::WriteBack, Tiering::WriteBack),
     ];
     let asked = if is_by_phase(case) { 2 } else { 1 };
     for (on, tiering) in both.into_iter().take(asked) {
-        let both = case.run_on_tiers(settings, Some(disks.beside), Some(case.device), tiering)?;
+        let sizes = (Some(disks.beside), Some(case.device));
+        let both = case.run_on_tiers(settings, sizes, tiering, disks.section)?;
         let parts = both.trace.apart(&both.parts);
         let mut priced = parts
             .iter()
@@ -154,9 +159,9 @@ pub fn rows(
     };
     let size = Some(case.device);
     let stays = Tiering::default();
-    let fast = case.run_on_tiers(settings, size, None, stays)?;
+    let fast = case.run_on_tiers(settings, (size, None), stays, None)?;
     rows.extend(alone(&fast, (name, On::Fast)));
-    let slow = case.run_on_tiers(settings, None, size, stays)?;
+    let slow = case.run_on_tiers(settings, (None, size), stays, None)?;
     rows.extend(alone(&slow, (name, On::Slow)));
     for kind in others {
         let outcome = mounted(*kind)?;

@@ -27,6 +27,38 @@ const DAMAGED_SHOWN: usize = 20;
 /// What a volume does, or did, since it was opened.
 pub struct Report(Value);
 
+/// A section, for people.
+pub fn section_words(flash_block: u64, extent: u64) -> String {
+    format!(
+        "a section of extents of {}, by flash blocks of {}",
+        human(extent),
+        human(flash_block)
+    )
+}
+
+/// The section of a device, if it has one.
+fn section_line(device: &Value) -> Option<String> {
+    let section = device
+        .get("section")
+        .filter(|section| section.is_object())?;
+    let number = |field: &str| section[field].as_u64().unwrap_or(0);
+    let several = number("extent_bytes") < number("flash_block_bytes");
+    Some(format!(
+        "section   device {} has {}; of the {} {} are clean, {} at least half free, and {} others have {} lost{}",
+        device["device"],
+        section_words(number("flash_block_bytes"), number("extent_bytes")),
+        if several { "flash blocks" } else { "extents" },
+        number("clean"),
+        number("half_free"),
+        number("others"),
+        human(number("lost_bytes")),
+        match number("groups_not_looked_at") {
+            0 => String::new(),
+            groups => format!("; {} not looked at", count(groups, "group", "groups")),
+        }
+    ))
+}
+
 impl Report {
     /// Asks an open volume.
     pub fn new(
@@ -493,6 +525,7 @@ impl Report {
         };
         let all = || devices.as_array().into_iter().flatten();
         let mut lines: Vec<String> = all().map(line).collect();
+        lines.extend(all().filter_map(section_line));
         if let (Some(first), Some(holder)) = (all().next(), all().find(|it| it["has_copy"] == true))
         {
             lines.push(format!(

@@ -209,6 +209,34 @@ ok "a full fast device is no error: the rest goes to the slow one, the log keeps
 "$loamfs" unmount "$mnt"
 expect 0 "$loamfs" check --device "$ssd" "$disk"
 
+# Where the homes of a file begin must be borders of flash blocks of 256 KiB.
+begins_at_a_border() {
+    "$loamfs" map --json "$1" | python3 -c '
+import json, sys
+at = json.load(sys.stdin)[0]["at"]
+sys.exit(at % (256 << 10) != 0)' || fail "$1 begins within a flash block"
+}
+mount_it "device=$ssd"
+mkdir "$mnt/cut"
+expect 0 "$loamfs" place "$mnt/cut" --on fast
+expect 64 "$loamfs" device section "$mnt" "$ssd" 3K
+said "powers of two from 4K to 64M"
+expect 0 "$loamfs" device section "$mnt" "$ssd" 256K,64K
+said "device 0 has a section of extents of 64"
+for number in 1 2 3; do head -c 100K /dev/urandom >"$mnt/cut/$number"; done
+sync -f "$mnt"
+for number in 1 2 3; do begins_at_a_border "$mnt/cut/$number"; done
+expect 0 "$loamfs" info "$mnt"
+said "^section "
+same "with a section"
+"$loamfs" unmount "$mnt"
+expect 0 "$loamfs" check --device "$ssd" "$disk"
+expect 0 "$loamfs" device section --json --device "$ssd" "$disk" 0 none
+said '"flash_block_bytes": null'
+expect 0 "$loamfs" device list --device "$ssd" "$disk"
+! grep -q "^section " "$work/out" || fail "there is a section still"
+ok "room for large files comes in extents of flash blocks, while somebody asks for it"
+
 image=$work/alone.img
 "$loamfs" mkfs -q --size 64M "$image"
 mount_it

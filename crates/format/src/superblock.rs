@@ -16,6 +16,7 @@ mod disk;
 mod features;
 mod places;
 mod scrub;
+mod section;
 #[cfg(test)]
 mod tests;
 
@@ -26,11 +27,12 @@ pub use features::{
     COMPATIBLE_ATIME, Features, INCOMPATIBLE_DELTAS, INCOMPATIBLE_DEVICES, INCOMPATIBLE_KNOWN,
     INCOMPATIBLE_TRACKS, INCOMPATIBLE_UNWRITTEN, RO_COMPATIBLE_ALL_LOG, RO_COMPATIBLE_BEHIND,
     RO_COMPATIBLE_COPY, RO_COMPATIBLE_KNOWN, RO_COMPATIBLE_LIMIT, RO_COMPATIBLE_PLACEMENT,
-    RO_COMPATIBLE_PLACES, RO_COMPATIBLE_SECOND_COPIES, RO_COMPATIBLE_TIER,
+    RO_COMPATIBLE_PLACES, RO_COMPATIBLE_SECOND_COPIES, RO_COMPATIBLE_SECTIONS, RO_COMPATIBLE_TIER,
     RO_COMPATIBLE_WRITE_BACK,
 };
 pub use places::{OFFSETS, OFFSETS_SMALL, PROBES, SMALL_DEVICE, offsets};
 pub use scrub::ScrubMark;
+pub use section::Section;
 
 /// First bytes of every superblock.
 pub const MAGIC: [u8; 8] = *b"LoamFS\x01\x1a";
@@ -270,8 +272,9 @@ impl RawSuperblock {
             }
             true => {
                 let members = self.members.get(..count);
-                let mut table =
-                    members.and_then(|members| devices::table(members, self.device.get()));
+                let sections = self.ro_compatible.get() & RO_COMPATIBLE_SECTIONS != 0;
+                let mut table = members
+                    .and_then(|members| devices::table(members, self.device.get(), sections));
                 if self.ro_compatible.get() & RO_COMPATIBLE_COPY == 0 {
                     table.iter_mut().flatten().for_each(|d| d.has_copy = false);
                 }

@@ -19,7 +19,7 @@ use loamfs_format::summary::{
 };
 use loamfs_format::superblock::{
     self, CheckpointRef, DeviceEntry, DeviceKind, DiskFigures, INCOMPATIBLE_DEVICES, ScrubMark,
-    Superblock,
+    Section, Superblock,
 };
 use loamfs_format::xattr::{Value, Xattr};
 use loamfs_format::{
@@ -208,6 +208,7 @@ fn table_of_devices() {
                 frags: 0x8000,
                 device: 3,
                 offset: 0,
+                section: Section::new(256 << 10, 16 << 10),
                 ..DeviceEntry::default()
             },
             DeviceEntry {
@@ -231,7 +232,7 @@ fn table_of_devices() {
         &[
             (0, "4142434445464748494a4b4c4d4e4f50"),
             (24, "0080"),
-            (40, "03000000 01"),
+            (40, "03000000 01 00 00 37"),
             (48, "5152535455565758595a616263646566"),
             (64, "0080"),
             (72, "0010"),

@@ -336,6 +336,7 @@ fn with_entry(
         offset,
         has_copy: false,
         is_behind: false,
+        section: None,
     };
     let at = table
         .devices

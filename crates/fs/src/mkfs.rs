@@ -15,8 +15,8 @@ use loamfs_format::ifile::block_of;
 use loamfs_format::inode::{Inode, ROOT_INO, mode};
 use loamfs_format::superblock::{
     CheckpointRef, DeviceEntry, DiskFigures, Geometry, INCOMPATIBLE_DELTAS, INCOMPATIBLE_DEVICES,
-    PROBES, RO_COMPATIBLE_ALL_LOG, RO_COMPATIBLE_PLACES, RO_COMPATIBLE_SECOND_COPIES, ScrubMark,
-    Superblock, UNIT_SIZE,
+    PROBES, RO_COMPATIBLE_ALL_LOG, RO_COMPATIBLE_PLACES, RO_COMPATIBLE_SECOND_COPIES,
+    RO_COMPATIBLE_SECTIONS, ScrubMark, Section, Superblock, UNIT_SIZE,
 };
 use loamfs_format::{BlockKind, Extent, FragAddr, Ino, InodeBlockNo, Ssn, Token};
 use loamfs_log::writer::{LogWriter, Tail};
@@ -55,6 +55,8 @@ pub struct MkfsOptions {
     pub deltas: bool,
     /// How what the fast device holds, the log, stands a second time, on the largest of the slow ones; `None`: it stands there once.
     pub copy: Option<CopyKind>,
+    /// How fast devices give out blocks of large files, if by extents.
+    pub section: Option<Section>,
     /// Expected average file size, bytes (H9).
     pub avg_file_size: u32,
     /// Expected files a directory (H9).
@@ -79,6 +81,7 @@ impl Default for MkfsOptions {
             checkpoint_nodes_max: None,
             deltas: false,
             copy: None,
+            section: None,
             avg_file_size: 16 << 10,
             files_per_dir: 64,
             disk: None,
@@ -205,6 +208,9 @@ pub fn mkfs(device: &Arc<dyn Device>, o: &MkfsOptions, env: &Env) -> Result<(), 
     if o.copy.is_some() {
         return Err(shares::no_copy());
     }
+    if o.section.is_some() {
+        return Err(shares::no_section());
+    }
     let mut random = Random::new(env.seed);
     let entry = DeviceEntry {
         frags: geometry.total_frags,
@@ -284,6 +290,7 @@ fn superblock(
 ) -> Result<Superblock, Error> {
     let preset = switches(&o.profile)?;
     let copy = o.copy.map_or(0, CopyKind::feature);
+    let sections = o.section.map_or(0, |_| RO_COMPATIBLE_SECTIONS);
     Ok(Superblock {
         uuid: o.uuid.unwrap_or_else(|| random.uuid()),
         membership_epoch: 1,
@@ -292,7 +299,11 @@ fn superblock(
         geometry,
         checksum_algorithm: 1,
         compatible: 0,
-        ro_compatible: RO_COMPATIBLE_PLACES | RO_COMPATIBLE_SECOND_COPIES | preset | copy,
+        ro_compatible: RO_COMPATIBLE_PLACES
+            | RO_COMPATIBLE_SECOND_COPIES
+            | preset
+            | copy
+            | sections,
         incompatible: if o.deltas { INCOMPATIBLE_DELTAS } else { 0 },
         checkpoint: CheckpointRef {
             ssn: Ssn(0),

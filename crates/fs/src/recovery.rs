@@ -45,7 +45,7 @@ use loamfs_log::members;
 use loamfs_log::rejoin::{self, Adopted};
 use loamfs_log::summary::Link;
 use loamfs_log::writer::{LogWriter, Tail};
-use loamfs_space::{CleaningPolicy, Space};
+use loamfs_space::{CleaningPolicy, Section, Space};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -387,10 +387,23 @@ pub(crate) fn log_begin(sb: &Superblock) -> u64 {
 
 /// What the superblock says of where things go.
 pub(crate) fn keep_where(space: &mut Space, sb: &Superblock) {
-    space.areas().keep_log_on(sb.fast_groups());
+    place_by_devices(space, sb);
     if sb.is_all_log() {
         space.areas().keep_all_in_log();
     }
+}
+
+/// What its table of devices says of that.
+pub(crate) fn place_by_devices(space: &mut Space, sb: &Superblock) {
+    space.areas().keep_log_on(sb.fast_groups());
+    let fragment = u64::from(sb.geometry.fragment_size);
+    let sections = sb.sections().map(|(device, sizes, first)| Section {
+        groups: sb.groups_of(device),
+        first: first / fragment,
+        flash_block: sizes.flash_block() / fragment,
+        extent: sizes.extent() / fragment,
+    });
+    space.areas().cut(sections.collect());
 }
 
 /// Reserves the places where others look for superblocks, of a volume that has nothing there.

@@ -34,6 +34,7 @@ mod ranges;
 mod renewing;
 mod scrub;
 mod sealer;
+mod sections;
 mod settling;
 mod shrinking;
 mod sync;

@@ -66,6 +66,12 @@ pub const BYPASSED: Golden = Golden {
     make: pair::make_bypassed,
 };
 
+/// The same, of which the fast one has a section: some files were carried there, others came later.
+pub const SECTIONED: Golden = Golden {
+    name: "sectioned",
+    make: pair::make_sectioned,
+};
+
 /// A volume of two devices, of which the second has a copy of the first.
 pub const COPIED: Golden = Golden {
     name: "copied",

@@ -7,7 +7,9 @@ use loamfs_device::{
 };
 use loamfs_format::superblock::DeviceKind;
 use loamfs_fs::members::{Candidate, join, join_without};
-use loamfs_fs::{CopyKind, Env, Error, LogError, MkfsOptions, NewDevice, OpenOptions, Volume};
+use loamfs_fs::{
+    CopyKind, Env, Error, LogError, MkfsOptions, NewDevice, OpenOptions, Section, Volume,
+};
 
 use crate::geometry::Geometry;
 use crate::loam::{Loam, check_device, format_env, options_of};
@@ -58,6 +60,8 @@ pub struct Pair {
     pub forgets: bool,
     /// What copy of the first one the second one has.
     pub copy: Option<CopyKind>,
+    /// The section of the first one.
+    pub section: Option<Section>,
 }
 
 impl Pair {
@@ -139,6 +143,7 @@ impl System for Pair {
             uuid: Some([0x5a; 16]),
             deltas: options_of(self.loam.volumes).deltas,
             copy: self.copy,
+            section: self.section,
             ..geometry.mkfs_options()
         };
         let [fast, slow] = self.parts(&device).map_err(Error::from)?;

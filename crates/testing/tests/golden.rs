@@ -24,7 +24,7 @@ use loamfs_device::{Device, Image, MemoryDevice};
 use loamfs_format::BlockKind;
 use loamfs_fs::{CopyKind, Env, OpenOptions, Volume};
 use loamfs_testing::golden::{
-    ALL, BEHIND, BYPASSED, COPIED, GAP, Golden, LIMITED, Numbers, PAIR, TIERED, dumps,
+    ALL, BEHIND, BYPASSED, COPIED, GAP, Golden, LIMITED, Numbers, PAIR, SECTIONED, TIERED, dumps,
     joined_with_gap, listing,
 };
 use loamfs_testing::pair::Pair;
@@ -60,7 +60,15 @@ fn whole(golden: &Golden, image: Image) -> Arc<dyn Device> {
 
 fn on(golden: &Golden, device: Arc<dyn Device>) -> Arc<dyn Device> {
     match golden.name {
-        name if [PAIR.name, TIERED.name, LIMITED.name, BYPASSED.name].contains(&name) => {
+        name if [
+            PAIR.name,
+            TIERED.name,
+            LIMITED.name,
+            BYPASSED.name,
+            SECTIONED.name,
+        ]
+        .contains(&name) =>
+        {
             Pair::default().joined(&device).unwrap()
         }
         name if [COPIED.name, BEHIND.name].contains(&name) => {
@@ -89,8 +97,9 @@ fn listed(golden: &Golden, image: Image, numbers: Numbers) -> String {
 
 /// The golden volumes, those of several devices among them.
 fn all() -> impl Iterator<Item = Golden> {
-    ALL.into_iter()
-        .chain([PAIR, TIERED, LIMITED, BYPASSED, COPIED, BEHIND, GAP])
+    ALL.into_iter().chain([
+        PAIR, TIERED, LIMITED, BYPASSED, SECTIONED, COPIED, BEHIND, GAP,
+    ])
 }
 
 /// Compares a kept text with what there is now.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use clap::builder::{EnumValueParser, TypedValueParser};
 use loamfs_console::size;
+use loamfs_fs::{Section, Tiering};
 
 use super::plan::{made_archive, on_a_device};
 use super::rounds::once;
@@ -54,6 +55,15 @@ pub struct TiersArgs {
     /// Its size where it stands beside the other.
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = size::parse)]
     fast_size: u64,
+    /// The solid-state disk beside the other one has a section of such flash blocks (`loamfs mkfs --flash-block`).
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    flash_block: Option<u64>,
+    /// The size of its extents.
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, requires = "flash_block")]
+    extent: Option<u64>,
+    /// On both disks large files go where this says (`loamfs place --on`).
+    #[arg(long, value_name = "WHERE", value_parser = tiering)]
+    on: Option<Tiering>,
     /// The other disk.
     #[arg(long, value_name = "NAME", default_value = "reference")]
     slow: Preset,
@@ -81,6 +91,8 @@ impl TiersArgs {
             fast: self.fast,
             beside: self.fast_size,
             slow: self.slow,
+            on: self.on,
+            section: self.section()?,
         };
         let mut found = Vec::new();
         for case in &cases {
@@ -96,6 +108,16 @@ impl TiersArgs {
         } else {
             text(&found)
         })
+    }
+
+    fn section(&self) -> Result<Option<Section>, Error> {
+        let Some(flash) = self.flash_block else {
+            return Ok(None);
+        };
+        let section = Section::new(flash, self.extent.unwrap_or(flash));
+        let none =
+            || Error::Lacking("flash blocks and extents are powers of two from 4K to 64M".into());
+        section.ok_or_else(none).map(Some)
     }
 
     fn cases(&self) -> Result<Vec<Case>, Error> {
@@ -140,6 +162,10 @@ impl TiersArgs {
         };
         Ok((settings, made))
     }
+}
+
+fn tiering(word: &str) -> Result<Tiering, String> {
+    Tiering::of_word(word).ok_or_else(|| format!("`{word}` is no place for large files"))
 }
 
 fn text(rows: &[Row]) -> String {

@@ -16,7 +16,7 @@ fn device(sb: &Superblock, entry: &DeviceEntry) -> Box<dyn View> {
     };
     let uuid = hex(&entry.uuid);
     view!(
-        "device {device}{kind}{state}: {fragments} fragments from {from} on, at byte {offset}{uuid}{copy}{behind}",
+        "device {device}{kind}{state}: {fragments} fragments from {from} on, at byte {offset}{uuid}{copy}{behind}{section}",
         device = entry.device,
         kind = said(entry.kind.name(), format!(", {}", entry.kind.name())),
         state = match entry.state {
@@ -29,6 +29,19 @@ fn device(sb: &Superblock, entry: &DeviceEntry) -> Box<dyn View> {
         uuid = said(&uuid, format!(" of uuid {uuid}")),
         copy = mark(entry.has_copy, ", and a copy of the first one"),
         behind = mark(entry.is_behind, ", and an older copy of the first one"),
+        section = match entry.section {
+            None => worded(None, ""),
+            Some(section) => {
+                let sizes = (section.flash_block(), section.extent());
+                said(
+                    "section",
+                    format!(
+                        ", flash blocks of {} bytes, extents of {}",
+                        sizes.0, sizes.1
+                    ),
+                )
+            }
+        },
     )
 }
 

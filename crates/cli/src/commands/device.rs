@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 mod copying;
 mod missing;
+mod section;
 
 use super::mkfs::{Copies, refuse_mounted};
 use super::{changing, info};
@@ -44,6 +45,8 @@ enum Action {
     Remove,
     /// Add the second device, and remove the first one.
     Replace,
+    /// Give out room for large files on a device by extents of so many bytes that are aligned to flash blocks, or as on others (`none`).
+    Section,
     /// Have what the fast device holds stand on another one too (`each`), as it was some time ago (`behind`), or not (`none`).
     Copy,
 }
@@ -67,6 +70,8 @@ Examples:
       It is to stand on the fast device alone, so that syncs are as fast as that. The room stays: `each` makes it anew.
   loamfs device copy /mnt behind
       Syncs are as fast, and another device has all that the fast one had some time ago, half a minute at most while programs write.
+  loamfs device section /mnt /dev/nvme0n1p3 2M
+      Room for large files there comes in extents of 2 MiB, each a flash block; `2M,64K` has 32 extents in a flash block.
   loamfs device remove --missing /dev/sda
       What would be lost without the device that is not there any more; with --force it is given up.
   loamfs device replace --missing /dev/sda /dev/nvme1n1p3
@@ -87,7 +92,7 @@ pub struct DeviceArgs {
     #[arg(add = ArgValueCompleter::new(mounted))]
     volume: PathBuf,
     /// The device to add or remove, which may be given by its number; to replace, the old one and the new one; to copy, `each`, `behind` or
-    /// `none`.
+    /// `none`; for a section, the device, and the size of a flash block, with that of an extent behind a comma, or `none`.
     #[arg(value_name = "DEVICE")]
     devices: Vec<PathBuf>,
     /// The new device is for the log and small files. It is the only copy of what is there. Default: as what it replaces.
@@ -146,12 +151,16 @@ impl DeviceArgs {
             (Action::Copy, [how]) if named_copy(how).is_some() => {
                 self.set_copy(named_copy(how).flatten())
             }
+            (Action::Section, [device, sizes]) => self.set_section(device, sizes),
             (action, _) => {
                 let words = match action {
                     Action::List => "`list` takes the volume alone",
                     Action::Add => "name the volume, and the device to add",
                     Action::Remove => "name the volume, and the device to remove",
                     Action::Replace => "name the volume, the old device and the new one",
+                    Action::Section => {
+                        "name the volume, the device, and the size of a flash block or `none`"
+                    }
                     Action::Copy => "name the volume, and `each`, `behind` or `none`",
                 };
                 Err(Failure::usage(words))
@@ -165,7 +174,7 @@ impl DeviceArgs {
         let fits = match self.action {
             Action::Remove => self.devices.is_empty() && !self.cancel,
             Action::Replace => self.devices.len() == 1,
-            Action::List | Action::Add | Action::Copy => false,
+            Action::List | Action::Add | Action::Section | Action::Copy => false,
         };
         if self.missing && !fits {
             return Err(Failure::usage(

@@ -12,7 +12,9 @@ use loamfs_device::{Device, DeviceError, FileDevice, FileOptions, Mode};
 use loamfs_format::superblock::{DeviceKind, DiskFigures, UNIT_SIZE};
 use loamfs_format::text::lacking;
 use loamfs_fs::types::SetAttr;
-use loamfs_fs::{CopyKind, Env, Error, MkfsOptions, NewDevice, OpenOptions, ROOT_INO, Volume};
+use loamfs_fs::{
+    CopyKind, Env, Error, MkfsOptions, NewDevice, OpenOptions, ROOT_INO, Section, Volume,
+};
 use rustix::process::{getegid, geteuid};
 
 use super::label;
@@ -99,6 +101,13 @@ pub struct MkfsArgs {
     /// some time ago, half a minute while the volume is mounted.
     #[arg(long, value_name = "HOW")]
     copy: Option<Copies>,
+    /// Give out room for large files on the fast devices by extents that are aligned to flash blocks of this size, such as 2M: clean ones first,
+    /// then those of which at least half is free.
+    #[arg(long, value_name = "SIZE", value_parser = parse, requires = "fast")]
+    flash_block: Option<u64>,
+    /// The size of an extent. A flash block carries several where they are smaller. Default: that of a flash block.
+    #[arg(long, value_name = "SIZE", value_parser = parse, requires = "flash_block")]
+    extent: Option<u64>,
     /// The device or image file; several make one volume, of which each is needed.
     #[arg(required = true, value_name = "DEVICE")]
     devices: Vec<PathBuf>,
@@ -179,6 +188,10 @@ impl MkfsArgs {
             avg_file_size: self.avg_file_size.unwrap_or(default.avg_file_size),
             files_per_dir: self.files_per_dir.unwrap_or(default.files_per_dir),
             copy: self.copy.map(Copies::kind),
+            section: match self.flash_block {
+                Some(flash) => Some(section_of(flash, self.extent)?),
+                None => None,
+            },
             disk: self.disk,
             uuid: self.uuid.map(uuid::Uuid::into_bytes),
             ..default
@@ -282,6 +295,15 @@ impl MkfsArgs {
             unwritable::explained(path, failure, Instead::Change)
         })
     }
+}
+
+/// A section of flash blocks and extents of so many bytes.
+pub(super) fn section_of(flash: u64, extent: Option<u64>) -> Result<Section, Failure> {
+    Section::new(flash, extent.unwrap_or(flash)).ok_or_else(|| {
+        Failure::usage(
+            "flash blocks and extents are powers of two from 4K to 64M; choose other sizes",
+        )
+    })
 }
 
 fn shown_all(paths: &[(&Path, DeviceKind)]) -> String {

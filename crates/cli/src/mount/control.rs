@@ -30,6 +30,7 @@
 //! - `stay DEVICE`: `done` when a device does not leave any more;
 //! - `copy each`, `copy behind`, `copy none`: `progress DONE TOTAL` now and then, in MiB; `done` when what the leading device holds stands twice, or once;
 //!   a copy that is not whole is given up if the client hangs up;
+//! - `extents DEVICE FLASH EXTENT`, sizes in bytes, or 0 and 0: `done` when homes on a device are given out by such extents, or by none;
 //! - `change WORDS`, of [`super::change`], with the descriptor of a device that is to join: the same, and the next one changes the
 //!   devices first;
 //! - `wait`: `waiting`, then `done` and all requests to the device as JSON when the daemon is about to exit, the volume
@@ -45,7 +46,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use loamfs_fs::{AtimeRule, AtimeWhen, CopyKind, Placement, Tiering};
+use loamfs_fs::{AtimeRule, AtimeWhen, CopyKind, Placement, Section, Tiering};
 use loamfs_fuse::{MountEntry, is_dead};
 
 use super::change::Change;
@@ -123,6 +124,8 @@ pub enum Request {
     Stay(u32),
     /// Have what the leading device holds stand twice in this way, or once.
     Copy(Option<CopyKind>),
+    /// Give out blocks of large files on a device, by its number, by extents, or not.
+    Section(u32, Option<Section>),
     /// Move what stands behind so many bytes, and make way for one that makes the volume so small.
     Shrink(u64),
     /// Make way for one that changes the devices.
@@ -182,6 +185,10 @@ impl Request {
             Self::Leave(device) => format!("leave {device}"),
             Self::Stay(device) => format!("stay {device}"),
             Self::Copy(copy) => format!("copy {}", copy_word(*copy)),
+            Self::Section(device, section) => {
+                let (flash, extent) = section.map_or((0, 0), |it| (it.flash_block(), it.extent()));
+                format!("extents {device} {flash} {extent}")
+            }
             Self::Shrink(bytes) => format!("shrink {bytes}"),
             Self::Change(change) => format!("change {}", change.words()),
             Self::Atime(rule) => {
@@ -217,6 +224,16 @@ impl Request {
         })
     }
 
+    fn parse_section(rest: &str) -> Option<Self> {
+        let (device, sizes) = rest.split_once(' ')?;
+        let (flash, extent) = sizes.split_once(' ')?;
+        let section = match (flash.parse().ok()?, extent.parse().ok()?) {
+            (0, 0) => None,
+            (flash, extent) => Some(Section::new(flash, extent)?),
+        };
+        Some(Self::Section(device.parse().ok()?, section))
+    }
+
     fn parse(line: &str) -> Option<Self> {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         let mut numbers = rest.split(' ').map(|number| number.parse().ok());
@@ -245,6 +262,7 @@ impl Request {
             "leave" => Self::Leave(rest.parse().ok()?),
             "stay" => Self::Stay(rest.parse().ok()?),
             "copy" => Self::Copy(copy_named(rest)?),
+            "extents" => Self::parse_section(rest)?,
             "shrink" => Self::Shrink(rest.parse().ok()?),
             "change" => Self::Change(Change::parse(rest)?),
             "atime" => {
@@ -775,6 +793,8 @@ mod tests {
             Request::Leave(3),
             Request::Shrink(1 << 30),
             Request::Stay(0),
+            Request::Section(2, None),
+            Request::Section(0, Section::new(2 << 20, 64 << 10)),
             Request::Atime(AtimeRule::default()),
             Request::Promise(Promise::Names),
             Request::Atime(AtimeRule {
@@ -802,6 +822,8 @@ mod tests {
             "trim 1 2",
             "copy",
             "copy all",
+            "extents 0 0",
+            "extents 0 4096 5000",
             "frobnicate",
         ] {
             assert_eq!(Request::parse(line), None, "{line}");

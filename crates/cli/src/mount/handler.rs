@@ -118,11 +118,9 @@ impl Answers for ControlHandler {
                 "done".to_owned()
             }
             Request::Leave(device) => self.leave(&volume, *device, out)?,
-            Request::Stay(device) => {
-                self.state.emptier().end();
-                let stays = done(volume.upkeep().stay(*device));
-                self.state.emptier().start();
-                stays?
+            Request::Stay(device) => self.stay(&volume, *device)?,
+            Request::Section(device, section) => {
+                done(volume.upkeep().set_section(*device, *section))?
             }
             Request::Copy(copy) => self.copy(&volume, *copy, out)?,
             Request::Shrink(bytes) => self.shrink(&volume, *bytes, out)?,
@@ -184,6 +182,16 @@ impl ControlHandler {
             .with_operations(&self.tallies)
             .to_json()
             .map_err(|error| error.to_string())
+    }
+
+    /// Takes back that a device leaves.
+    fn stay(&self, volume: &Volume, device: u32) -> Result<String, String> {
+        self.state.emptier().end();
+        let stays = volume.upkeep().stay(device);
+        self.state.emptier().start();
+        stays
+            .map(|()| "done".to_owned())
+            .map_err(|error| self.sentence(&error))
     }
 
     /// Begins to empty a device, and tells how far that is, as long as the client listens. This daemon ends when it is empty.

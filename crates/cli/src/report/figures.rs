@@ -122,7 +122,24 @@ pub(super) fn member_json(member: &MemberInfo, fragment_size: u32) -> Value {
         "has_copy": member.entry.has_copy,
         "is_behind": member.entry.is_behind,
         "groups": { "free": free, "log": log, "data": data, "track": track },
+        "section": section_json(member, fragment_size),
         "requests": requests_json(&member.counters),
+    })
+}
+
+/// The section of a device; null if it has none.
+fn section_json(member: &MemberInfo, fragment_size: u32) -> Value {
+    let both = member.entry.section.zip(member.extents);
+    both.map_or(Value::Null, |(section, extents)| {
+        json!({
+            "flash_block_bytes": section.flash_block(),
+            "extent_bytes": section.extent(),
+            "clean": extents.clean,
+            "half_free": extents.open,
+            "others": extents.shut,
+            "lost_bytes": extents.lost.saturating_mul(fragment_size.into()),
+            "groups_not_looked_at": extents.unknown,
+        })
     })
 }
 

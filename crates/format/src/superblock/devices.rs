@@ -1,7 +1,7 @@
 //! The devices of a volume: what each holds, and the table of them on disk.
 
 use super::places::offsets;
-use super::{SIZE, Superblock};
+use super::{SIZE, Section, Superblock};
 use crate::geometry::{Geometry, UNIT_SIZE};
 use crate::types::{Extent, FragAddr};
 use zerocopy::little_endian::{U32, U64};
@@ -94,6 +94,8 @@ pub struct DeviceEntry {
     pub has_copy: bool,
     /// Whether they stand here as an older checkpoint needs them.
     pub is_behind: bool,
+    /// How its blocks of large files are given out, if by extents.
+    pub section: Option<Section>,
 }
 
 impl DeviceEntry {
@@ -153,7 +155,7 @@ pub(super) struct RawMember {
     kind: u8,
     state: u8,
     copy: u8,
-    reserved: u8,
+    section: u8,
 }
 
 impl RawMember {
@@ -167,11 +169,12 @@ impl RawMember {
             kind: entry.kind as u8,
             state: entry.state as u8,
             copy: (u8::from(entry.has_copy) * COPY) | (u8::from(entry.is_behind) * BEHIND),
-            reserved: 0,
+            section: Section::encode(entry.section),
         }
     }
 
-    fn decode(&self) -> Option<DeviceEntry> {
+    /// The entry. Its section counts where entries may have one.
+    fn decode(&self, may_have_section: bool) -> Option<DeviceEntry> {
         Some(DeviceEntry {
             uuid: self.uuid,
             kind: DeviceKind::decode(self.kind)?,
@@ -182,15 +185,23 @@ impl RawMember {
             offset: self.offset.get(),
             has_copy: self.copy & COPY != 0,
             is_behind: self.copy & BEHIND != 0,
+            section: match may_have_section {
+                true => Section::decode(self.section)?,
+                false => None,
+            },
         })
     }
 }
 
 /// The table of a copy that stands on device `here`: all entries are different devices, and that one is among them.
-pub(super) fn table(members: &[RawMember], here: u32) -> Option<Vec<DeviceEntry>> {
+pub(super) fn table(
+    members: &[RawMember],
+    here: u32,
+    may_have_section: bool,
+) -> Option<Vec<DeviceEntry>> {
     let devices: Vec<DeviceEntry> = members
         .iter()
-        .map(RawMember::decode)
+        .map(|member| member.decode(may_have_section))
         .collect::<Option<_>>()?;
     let differ = devices.iter().enumerate().all(|(index, one)| {
         let same = |other: &DeviceEntry| one.uuid == other.uuid || one.device == other.device;
@@ -229,7 +240,8 @@ pub(super) fn fit(devices: &[DeviceEntry], geometry: &Geometry) -> bool {
         };
         let of_units = device.frags != 0 && device.frags.is_multiple_of(geometry.unit_frags());
         let of_groups = device.addr.0.is_multiple_of(geometry.group_frags);
-        if device.addr.0 < free_from || !of_groups || !of_units || !begins_well {
+        let cut = device.section.is_none_or(|it| it.fits(device, geometry));
+        if device.addr.0 < free_from || !of_groups || !of_units || !begins_well || !cut {
             return false;
         }
         free_from = end;

@@ -78,6 +78,8 @@ pub const RO_COMPATIBLE_BEHIND: u64 = 128;
 /// Read-only compatible feature: what directories say of that may be that their files bypass the fast devices, or are written back from
 /// them ([`crate::inode::Tiering`]).
 pub const RO_COMPATIBLE_WRITE_BACK: u64 = 256;
+/// Read-only compatible feature: devices may have sections ([`super::Section`]), by which blocks of large files are given out.
+pub const RO_COMPATIBLE_SECTIONS: u64 = 512;
 /// Read-only compatible features that this code knows.
 pub const RO_COMPATIBLE_KNOWN: u64 = RO_COMPATIBLE_ALL_LOG
     | RO_COMPATIBLE_PLACES
@@ -87,7 +89,8 @@ pub const RO_COMPATIBLE_KNOWN: u64 = RO_COMPATIBLE_ALL_LOG
     | RO_COMPATIBLE_COPY
     | RO_COMPATIBLE_LIMIT
     | RO_COMPATIBLE_BEHIND
-    | RO_COMPATIBLE_WRITE_BACK;
+    | RO_COMPATIBLE_WRITE_BACK
+    | RO_COMPATIBLE_SECTIONS;
 
 impl Superblock {
     /// What a program must know of the volume.

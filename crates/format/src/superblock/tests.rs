@@ -299,6 +299,56 @@ fn an_older_checkpoint_of_the_leading_device_has_the_same_place() {
 }
 
 #[test]
+fn a_section_is_that_of_flash_blocks_which_groups_can_have() {
+    let mut sb = on_two();
+    let section = Section::new(256 << 10, 64 << 10).unwrap();
+    sb.devices[0].section = Some(section);
+    sb.devices[1].offset += 32 << 10;
+    sb.devices[1].section = Section::new(4096, 8 << 20);
+    let plain = Superblock::decode(&sb.encode()[..]).unwrap();
+    assert_eq!(plain.sections().count(), 0, "without the feature");
+    sb.ro_compatible |= RO_COMPATIBLE_SECTIONS;
+    assert_eq!(Superblock::decode(&sb.encode()[..]), Ok(sb.clone()));
+    let sections: Vec<_> = sb
+        .sections()
+        .map(|(_, sizes, first)| (sizes, first))
+        .collect();
+    assert_eq!(sections[0], (section, 0));
+    assert_eq!(
+        (section.flash_block(), section.extent()),
+        (256 << 10, 64 << 10)
+    );
+    // The device holds it from a byte on that is no border.
+    sb.devices[1].section = Some(section);
+    assert_eq!(
+        sb.sections().nth(1),
+        Some((&sb.devices[1], section, 224 << 10))
+    );
+    let none: [fn(&mut Superblock); 3] = [
+        // Longer than a group of 8 MiB.
+        |sb| sb.devices[0].section = Section::new(4096, 16 << 20),
+        |sb| sb.devices[0].section = Section::new(16 << 20, 4096),
+        // No block of 16 KiB begins where a flash block does.
+        |sb| sb.devices[1].offset += 4096,
+    ];
+    for change in none {
+        let mut wrong = sb.clone();
+        change(&mut wrong);
+        assert!(Superblock::decode(&wrong.encode()[..]).is_err());
+    }
+    for (flash, extent) in [(0, 4096), (4096, 2048), (3 << 12, 4096), (4096, 128 << 20)] {
+        assert_eq!(Section::new(flash, extent), None);
+    }
+    for raw in 0..=255u8 {
+        let allowed = (raw == 0) || (raw & 15 != 0 && raw >> 4 != 0);
+        assert_eq!(Section::decode(raw).is_some(), allowed, "{raw}");
+        if let Some(section) = Section::decode(raw) {
+            assert_eq!(Section::encode(section), raw);
+        }
+    }
+}
+
+#[test]
 fn gaps_are_between_devices_and_behind_the_last_one() {
     let mut sb = on_two();
     sb.devices[0].frags -= 4;

@@ -9,6 +9,7 @@ use loamfs_format::FragAddr;
 use loamfs_format::superblock::{
     DEVICES_MAX, DeviceEntry, DeviceKind, DeviceState, Geometry, SIZE, SMALL_DEVICE, offsets,
 };
+use loamfs_format::text::human;
 use std::sync::Arc;
 
 /// A device for a new volume.
@@ -100,11 +101,43 @@ pub(super) fn divide(
             state: DeviceState::Present,
             has_copy: holder == Some((index, CopyKind::Each)),
             is_behind: holder == Some((index, CopyKind::Behind)),
+            section: None,
         };
         addr += frags;
         entry
     });
-    Ok((geometry, entries.collect()))
+    Ok((geometry, with_section(entries.collect(), &geometry, o)?))
+}
+
+/// The entries, of which fast ones have the section that was asked for, if there are any, and groups can have it.
+fn with_section(
+    mut entries: Vec<DeviceEntry>,
+    geometry: &Geometry,
+    o: &MkfsOptions,
+) -> Result<Vec<DeviceEntry>, Error> {
+    let Some(section) = o.section else {
+        return Ok(entries);
+    };
+    let is_fast = |it: &&mut DeviceEntry| it.kind == DeviceKind::Fast;
+    let mut fast: Vec<&mut DeviceEntry> = entries.iter_mut().filter(is_fast).collect();
+    if fast.is_empty() {
+        return Err(no_section());
+    }
+    fast.iter_mut().for_each(|it| it.section = Some(section));
+    let all_fit = fast.iter().all(|it| section.fits(it, geometry));
+    let group = geometry.byte_offset(FragAddr(geometry.group_frags));
+    match all_fit {
+        true => Ok(entries),
+        false => Err(options(format!(
+            "flash blocks and extents can be no longer than a group, of {}; choose smaller ones, or a larger --group-size",
+            human(group)
+        ))),
+    }
+}
+
+/// Why a volume has no section.
+pub(super) fn no_section() -> Error {
+    options("--flash-block is for a volume of a fast device and others; name one by --fast")
 }
 
 /// The device that has the copy of the fast one, which is the first: the largest of the others.

@@ -13,6 +13,7 @@ use loamfs_format::ifile::INO_MAX;
 use loamfs_format::superblock::DeviceEntry;
 use loamfs_format::{GroupNo, Ssn};
 use loamfs_log::loss::Loss;
+use loamfs_space::ExtentUse;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -158,6 +159,8 @@ pub struct MemberInfo {
     pub is_missing: bool,
     /// Its groups of each role, in the order of [`Role::ALL`].
     pub groups: [u64; Role::ALL.len()],
+    /// What the extents of its section have free, if it has one.
+    pub extents: Option<ExtentUse>,
     /// Requests, bytes and flushes of it so far.
     pub counters: Counters,
 }
@@ -189,6 +192,7 @@ fn members(core: &Core, roles: &[Roles], device: &dyn Device) -> Vec<MemberInfo>
         entry: *entry,
         is_missing: member.is_missing(),
         groups: *groups,
+        extents: core.space.usage().extents(core.sb.groups_of(entry)),
         counters: member.device().counters(),
     };
     found.map(member).collect()

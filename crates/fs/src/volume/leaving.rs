@@ -8,6 +8,7 @@ use super::vacating::set_leaving;
 use super::{Sealer, Upkeep};
 use crate::core::Core;
 use crate::error::Error;
+use crate::recovery::place_by_devices;
 use crate::types::CopyKind;
 use loamfs_format::GroupNo;
 use loamfs_format::superblock::{
@@ -186,7 +187,7 @@ impl Devices<'_> {
 
     /// From now on things are placed as another table of devices has it.
     fn place_by(&mut self, sb: &Superblock) {
-        self.core.space.areas().keep_log_on(sb.fast_groups());
+        place_by_devices(&mut self.core.space, sb);
         set_leaving(self.core, sb.leaving_groups());
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use loamfs_device::{Device, Image, MemoryDevice};
 use loamfs_format::Ino;
 use loamfs_format::inode::ROOT_INO;
-use loamfs_fs::{Arranging, CopyKind, OpenOptions, Tier, Tiering, Volume};
+use loamfs_fs::{Arranging, CopyKind, OpenOptions, Section, Tier, Tiering, Volume};
 
 use super::Made;
 use super::builder::{new, stopped, text};
@@ -73,20 +73,30 @@ fn make_on(pair: &Pair) -> Made<Image> {
 }
 
 pub(super) fn make_tiered() -> Made<Image> {
-    make_with(Tier::ALL.map(Tiering::On))
+    make_with(&Pair::default(), Tier::ALL.map(Tiering::On))
 }
 
 pub(super) fn make_limited() -> Made<Image> {
-    make_with(["64K", "128M"].into_iter().flat_map(Tiering::of_word))
+    let limits = ["64K", "128M"].into_iter().flat_map(Tiering::of_word);
+    make_with(&Pair::default(), limits)
 }
 
 pub(super) fn make_bypassed() -> Made<Image> {
-    make_with([Tiering::Bypass, Tiering::WriteBack])
+    make_with(&Pair::default(), [Tiering::Bypass, Tiering::WriteBack])
+}
+
+/// Virtual extents: a flash block has four.
+pub(super) fn make_sectioned() -> Made<Image> {
+    let pair = Pair {
+        section: Section::new(128 << 10, 32 << 10),
+        ..Pair::default()
+    };
+    make_with(&pair, [Tiering::On(Tier::Fast)])
 }
 
 /// Of directories that say this, each with files from before and from behind that.
-fn make_with(said: impl IntoIterator<Item = Tiering>) -> Made<Image> {
-    let (memory, volume) = open(&Pair::default())?;
+fn make_with(pair: &Pair, said: impl IntoIterator<Item = Tiering>) -> Made<Image> {
+    let (memory, volume) = open(pair)?;
     for on in said {
         let dir = volume.mkdir(ROOT_INO, on.word().as_bytes(), &new(0o755))?;
         file(&volume, dir.ino, "before", 100_000)?;

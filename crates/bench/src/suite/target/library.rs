@@ -11,7 +11,7 @@ use loamfs_console::size;
 use loamfs_device::{Device, FileDevice, FileOptions, MemoryDevice, Mode, TracingDevice};
 use loamfs_fs::{
     Arranging, AtimeRule, AtimeWhen, CleaningPolicy, DeviceKind, DiskFigures, Env, MkfsOptions,
-    NewDevice, OpenOptions, PROFILES, ROOT_INO, Tiering, Volume, mkfs, mkfs_on,
+    NewDevice, OpenOptions, PROFILES, ROOT_INO, Section, Tiering, Volume, mkfs, mkfs_on,
 };
 
 use super::{CACHE, Seen, Target};
@@ -130,7 +130,12 @@ impl InLibrary {
     ///
     /// # Errors
     /// Those of mkfs.
-    pub fn on_tiers(fast: Option<u64>, slow: Option<u64>, seed: u64) -> Result<InLibrary, Error> {
+    pub fn on_tiers(
+        fast: Option<u64>,
+        slow: Option<u64>,
+        section: Option<Section>,
+        seed: u64,
+    ) -> Result<InLibrary, Error> {
         let device = |size: Option<u64>, turns: bool| {
             let device = size.map(|size| MemoryDevice::new(size).with_rotational(turns));
             device.map(|device| Arc::new(device) as Arc<dyn Device>)
@@ -141,7 +146,11 @@ impl InLibrary {
         let devices: Vec<NewDevice> = devices
             .map(|(device, kind)| NewDevice { device, kind })
             .collect();
-        let (options, env) = (MkfsOptions::default(), Env::fixed(seed));
+        let options = MkfsOptions {
+            section,
+            ..MkfsOptions::default()
+        };
+        let env = Env::fixed(seed);
         let device = match devices.as_slice() {
             [one] => mkfs(&one.device, &options, &env).map(|()| Arc::clone(&one.device)),
             several => mkfs_on(several, &options, &env),
@@ -391,7 +400,7 @@ mod tests {
     #[test]
     fn small_files_are_written_to_the_fast_device_alone() {
         let sizes = [SIZE, 2 * SIZE];
-        let target = InLibrary::on_tiers(Some(sizes[0]), Some(sizes[1]), 1).unwrap();
+        let target = InLibrary::on_tiers(Some(sizes[0]), Some(sizes[1]), None, 1).unwrap();
         let mut stage = Stage::new(target).unwrap();
         smallfile::run(&mut stage, 200).unwrap();
         let outcome = stage.finish().unwrap();
@@ -415,7 +424,7 @@ mod tests {
     /// The fast device was taken for one that turns, and was read around as such.
     #[test]
     fn what_is_traced_says_of_each_device_whether_it_turns() {
-        let target = InLibrary::on_tiers(Some(SIZE), Some(2 * SIZE), 1).unwrap();
+        let target = InLibrary::on_tiers(Some(SIZE), Some(2 * SIZE), None, 1).unwrap();
         assert_eq!(
             [0, SIZE].map(|at| target.device.rotational_at(at)),
             [false, true]
