@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use loamfs_fs::CopyKind;
+use loamfs_fs::{CopyKind, Section};
 use loamfs_testing::campaign::{self, image_after};
 use loamfs_testing::explore::cases::{Case, GEOMETRIES, all_carrying, all_singles, combined, long};
 use loamfs_testing::explore::fleet::{Orders, Outcome, run};
@@ -18,6 +18,8 @@ const SINGLES_STEP: usize = 613;
 const CARRYING_STEP: usize = 61;
 /// The same of those that write them back.
 const WRITTEN_BACK_STEP: usize = 61;
+/// The same of those on a device with a section.
+const SECTIONED_STEP: usize = 89;
 
 #[test]
 fn two_devices_do_what_the_model_does() {
@@ -110,6 +112,33 @@ fn files_that_are_written_back_survive_crashes() {
     assert!(tally.distinct > 500, "{tally}");
     // What they are for comes up.
     assert!(tally.with_carried * 4 > tally.cases, "{tally}");
+}
+
+/// The fast device has a section of virtual extents: what it gives out is as safe as anything.
+#[test]
+fn files_that_stand_in_extents_of_a_section_survive_crashes() {
+    let sectioned = Pair {
+        section: Section::new(64 << 10, 32 << 10),
+        ..Pair::default()
+    };
+    let cases = GEOMETRIES.into_iter().flat_map(all_carrying);
+    let cases = cases.filter(|case| !is_written_back(case) && !case.name.contains("/full/"));
+    let cases: Vec<Case> = cases.step_by(SECTIONED_STEP).collect();
+    let outcome = explore(&sectioned, &cases, false);
+    for report in &outcome.reports {
+        println!("{report}");
+    }
+    assert!(outcome.reports.is_empty());
+    let tally = outcome.tally;
+    assert!(tally.distinct > 300, "{tally}");
+    assert!(tally.with_fast * 2 > tally.cases, "{tally}");
+    for seed in [108, 109] {
+        let case = campaign::Case::of(seed, None);
+        let shrinking = Limit::Time(Duration::from_secs(20));
+        if let Err(report) = campaign::run(&sectioned, &case, 1_000, shrinking) {
+            panic!("{report}");
+        }
+    }
 }
 
 /// Where the log has a copy, what the explorer asks holds of either device alone too.
