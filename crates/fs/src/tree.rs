@@ -51,6 +51,7 @@ pub(crate) mod testing;
 mod tests;
 mod trim;
 
+pub use read::Leaf;
 pub use seal::{NodePlace, SealedNode};
 pub use store::{Fault, NodeReader, NodeStore};
 

@@ -469,3 +469,31 @@ const CLAUSES: [(&str, &str); 6] = [
 fn every_clause_is_missed_when_it_is_left_out() {
     assert_eq!(left_out::unmissed(&CLAUSES).unwrap(), []);
 }
+
+/// Makes a file before each write of a segment, the first `most` times.
+fn make_at_each_segment(busy: &Arc<Busy>, volume: &Arc<Volume>, made: u64, most: u64) {
+    let (device, volume) = (Arc::clone(busy), Arc::clone(volume));
+    let hook = move || {
+        create(&volume, &format!("beside {made}"), &[1; 100]);
+        if made + 1 < most {
+            make_at_each_segment(&device, &volume, made + 1, most);
+        }
+    };
+    busy.at(Some(IoKind::Segment), 0, Box::new(hook));
+}
+
+/// Each write of a segment left something to commit, and the checkpoint began again, as long as others had something to do.
+#[test]
+fn a_checkpoint_ends_while_others_go_on() {
+    let (busy, volume) = open(made(SIZE));
+    create(&volume, "f", &[1; 100]);
+    let before = volume.info().segment.0;
+    make_at_each_segment(&busy, &volume, 0, 50);
+    volume.upkeep().checkpoint().unwrap();
+    let segments = volume.info().segment.0 - before;
+    // What was there, what came meanwhile, and the checkpoint.
+    assert!(segments <= 3, "{segments} segments");
+    busy.idle();
+    let after = crashed(&busy);
+    assert_eq!(read(&after, "beside 0"), [1; 100]);
+}

@@ -2,7 +2,8 @@
 
 use super::{Maps, OWNER};
 use crate::blocks::{Blocks, Missed, Stop};
-use crate::error::Corrupt;
+use crate::error::{Corrupt, Error};
+use crate::tree::Leaf;
 use loamfs_format::maps::OwnerRecord;
 use loamfs_format::{Extent, FragAddr, Geometry};
 use loamfs_space::{Owner, Space};
@@ -16,6 +17,83 @@ struct OwnerChange {
     put: Vec<(u64, OwnerRecord)>,
 }
 
+impl OwnerChange {
+    /// What a new record does to the old ones that it overlaps: all go, and their parts outside come back.
+    fn of(
+        overlapped: Vec<(Extent, Owner)>,
+        geometry: &Geometry,
+        (extent, owner): (Extent, &Owner),
+    ) -> OwnerChange {
+        let mut change = OwnerChange::default();
+        for (old, whose) in overlapped {
+            if old.start > extent.start {
+                change.remove.push(old.start.0);
+            }
+            let left = whose.without(old, extent, geometry);
+            change
+                .put
+                .extend(left.map(|(part, owner)| (part.start.0, record_of(part, &owner))));
+        }
+        change.put.push((extent.start.0, record_of(extent, owner)));
+        change
+    }
+}
+
+/// Records that overlap a range, picked from entries by rising keys. The first is the last one that begins in front of it.
+struct Overlapping {
+    range: Extent,
+    found: Vec<(Extent, Owner)>,
+    /// An entry that is no record.
+    bad: Option<u64>,
+}
+
+impl Overlapping {
+    fn new(range: Extent) -> Overlapping {
+        Overlapping {
+            range,
+            found: Vec::new(),
+            bad: None,
+        }
+    }
+
+    fn visit(&mut self, key: u64, value: &[u8]) -> ControlFlow<()> {
+        if key >= self.range.end().0 {
+            return ControlFlow::Break(());
+        }
+        match OwnerRecord::decode(value) {
+            Some(record) => {
+                let extent = Extent::new(FragAddr(key), record.frags.into());
+                if extent.overlaps(self.range) {
+                    self.found.push((extent, owner_of(&record)));
+                }
+            }
+            None => self.bad = Some(key),
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn end(self) -> Result<Vec<(Extent, Owner)>, Error> {
+        match self.bad {
+            Some(key) => Err(Corrupt::MapEntry { map: "owner", key }.into()),
+            None => Ok(self.found),
+        }
+    }
+}
+
+/// Whether all records that overlap a range stand in a leaf.
+fn holds(leaf: &Leaf, range: Extent) -> bool {
+    leaf.reaches(range.start.0) && leaf.end.is_none_or(|end| range.end().0 <= end)
+}
+
+/// Those, as [`Maps::owners_of`].
+fn overlapping(leaf: &Leaf, range: Extent) -> Result<Vec<(Extent, Owner)>, Error> {
+    let mut found = Overlapping::new(range);
+    let first = leaf.page.floor(range.start.0).unwrap_or_default();
+    let mut entries = (first..leaf.page.count()).filter_map(|index| leaf.page.entry(index));
+    let _ = entries.try_for_each(|(key, value)| found.visit(key, value));
+    found.end()
+}
+
 impl Maps {
     /// The owner records that overlap `range`, whole, as the last checkpoint has them.
     pub fn owners_of(
@@ -23,32 +101,17 @@ impl Maps {
         blocks: &mut Blocks,
         range: Extent,
     ) -> Result<Vec<(Extent, Owner)>, Stop> {
-        let mut found = Vec::new();
-        let mut bad = None;
-        let mut visit = |key: u64, value: &[u8]| {
-            if key >= range.end().0 {
-                return ControlFlow::Break(());
-            }
-            match OwnerRecord::decode(value) {
-                Some(record) => {
-                    let extent = Extent::new(FragAddr(key), record.frags.into());
-                    if extent.overlaps(range) {
-                        found.push((extent, owner_of(&record)));
-                    }
-                }
-                None => bad = Some(key),
-            }
-            ControlFlow::Continue(())
-        };
+        let mut found = Overlapping::new(range);
         let start = match OWNER.prev(&self.owner, blocks, range.start.0)? {
             Some(entry) => entry.key(),
             None => range.start.0,
         };
-        let _ = OWNER.scan(&self.owner, blocks, start, &mut visit)?;
-        match bad {
-            Some(key) => Err(Corrupt::MapEntry { map: "owner", key }.into()),
-            None => Ok(found),
-        }
+        // No further: a checkpoint has prepared the leaves that these records stand in, and not the next one.
+        let keys = start..range.end().0;
+        let _ = OWNER.scan_range(&self.owner, blocks, keys, |key, value| {
+            found.visit(key, value)
+        })?;
+        Ok(found.end()?)
     }
 
     /// The same with what changed since, by address.
@@ -74,31 +137,6 @@ impl Maps {
         Ok(owners)
     }
 
-    /// What a new owner record does to the records that it overlaps: all go, and their parts outside come back.
-    fn owner_change(
-        &self,
-        blocks: &mut Blocks,
-        geometry: &Geometry,
-        (extent, owner): (Extent, &Owner),
-        gone: &BTreeSet<u64>,
-    ) -> Result<OwnerChange, Stop> {
-        let mut change = OwnerChange::default();
-        for (old, whose) in self.owners_of(blocks, extent)? {
-            if gone.contains(&old.start.0) {
-                continue;
-            }
-            if old.start > extent.start {
-                change.remove.push(old.start.0);
-            }
-            let left = whose.without(old, extent, geometry);
-            change
-                .put
-                .extend(left.map(|(part, owner)| (part.start.0, record_of(part, &owner))));
-        }
-        change.put.push((extent.start.0, record_of(extent, owner)));
-        Ok(change)
-    }
-
     /// Reads everything that [`Maps::apply_owners`] will need.
     pub(super) fn prepare_owners(
         &self,
@@ -107,13 +145,23 @@ impl Maps {
         geometry: &Geometry,
         missed: &mut Missed,
     ) -> Result<(), Stop> {
+        // They come by address, so that most stand in the leaf of the one before.
+        let mut near = None;
         for (extent, owner) in space.owners().iter() {
-            let change = self.owner_change(blocks, geometry, (extent, &owner), &BTreeSet::new());
-            let Some(change) = missed.note(change)? else {
+            if !near.as_ref().is_some_and(|near| holds(near, extent)) {
+                near = missed.note(self.leaf_of(blocks, extent))?.flatten();
+            }
+            let old = match near.as_ref().filter(|near| holds(near, extent)) {
+                Some(near) => Ok(overlapping(near, extent)?),
+                None => self.owners_of(blocks, extent),
+            };
+            let Some(old) = missed.note(old)? else {
                 continue;
             };
-            for (key, _) in &change.put {
-                missed.note(OWNER.prepare_put(&self.owner, blocks, *key))?;
+            let change = OwnerChange::of(old, geometry, (extent, &owner));
+            let is_far = |key: &u64| !near.as_ref().is_some_and(|near| near.reaches(*key));
+            for key in change.put.iter().map(|(key, _)| *key).filter(is_far) {
+                missed.note(OWNER.prepare_put(&self.owner, blocks, key))?;
             }
             for key in &change.remove {
                 missed.note(OWNER.prepare_remove(&self.owner, blocks, *key))?;
@@ -131,6 +179,12 @@ impl Maps {
         Ok(())
     }
 
+    /// The leaf in which the record of a range stands; what a put there needs is read.
+    fn leaf_of(&self, blocks: &mut Blocks, extent: Extent) -> Result<Option<Leaf>, Stop> {
+        OWNER.prepare_put(&self.owner, blocks, extent.start.0)?;
+        OWNER.descend(&self.owner, blocks, extent.start.0, |_| true)
+    }
+
     /// Merges the records since the last checkpoint into the tree, and drops those of chunks without a bit: whole leaves,
     /// unread, since a record says nothing where no bit is set.
     pub(super) fn apply_owners(
@@ -145,7 +199,9 @@ impl Maps {
         // New keys go in before old ones go out, as `tree` demands; until then nobody looks at those in `gone`.
         let mut gone = BTreeSet::new();
         for (extent, owner) in space.owners().iter() {
-            let change = self.owner_change(blocks, geometry, (extent, &owner), &gone)?;
+            let mut old = self.owners_of(blocks, extent)?;
+            old.retain(|(old, _)| !gone.contains(&old.start.0));
+            let change = OwnerChange::of(old, geometry, (extent, &owner));
             for (key, record) in &change.put {
                 OWNER.put(&mut self.owner, blocks, *key, &record.encode())?;
                 gone.remove(key);

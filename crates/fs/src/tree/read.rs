@@ -36,6 +36,13 @@ pub struct Leaf {
     pub end: Option<u64>,
 }
 
+impl Leaf {
+    /// Whether the greatest key that is not above `key` stands in it, and `key` would.
+    pub fn reaches(&self, key: u64) -> bool {
+        self.page.floor(key).is_some() && self.end.is_none_or(|end| key < end)
+    }
+}
+
 /// The result of one step of a walk that may stop for the store or be broken off by its visitor.
 type Flow<S> = Result<ControlFlow<()>, S>;
 
@@ -149,6 +156,28 @@ impl Tree {
             root,
             store,
             (Keys::Rising, from),
+            &mut |page, index| match page.entry(index) {
+                Some((key, value)) => visit(key, value),
+                None => ON,
+            },
+        )
+    }
+
+    /// The same of the keys in a range. Nodes that can have none of them are not asked for.
+    ///
+    /// # Errors
+    /// The store's stop, as [`Tree::scan`].
+    pub fn scan_range<R: NodeReader>(
+        &self,
+        root: &TreeRoot,
+        store: &mut R,
+        keys: Range<u64>,
+        mut visit: impl FnMut(u64, &[u8]) -> ControlFlow<()>,
+    ) -> Flow<R::Stop> {
+        self.along(
+            root,
+            store,
+            (Keys::Below(keys.end), keys.start),
             &mut |page, index| match page.entry(index) {
                 Some((key, value)) => visit(key, value),
                 None => ON,
@@ -333,6 +362,8 @@ impl<R: NodeReader> Walk<'_, R> {
 #[derive(Clone, Copy)]
 enum Keys {
     Rising,
+    /// Rising, and below this key.
+    Below(u64),
     Falling,
 }
 
@@ -340,13 +371,17 @@ impl Keys {
     /// Where a page has what may hold keys from `from` on.
     fn indices(self, page: &Page, is_leaf: bool, from: u64) -> impl Iterator<Item = usize> + use<> {
         let floor = page.floor(from);
+        let first = match is_leaf {
+            true => page.ceiling(from),
+            false => floor.unwrap_or(0),
+        };
         let range = match self {
-            Keys::Rising if is_leaf => page.ceiling(from)..page.count(),
-            Keys::Rising => floor.unwrap_or(0)..page.count(),
+            Keys::Rising => first..page.count(),
+            Keys::Below(end) => first..page.ceiling(end),
             Keys::Falling => 0..floor.map_or(0, |last| last + 1),
         };
         range.clone().map(move |index| match self {
-            Keys::Rising => index,
+            Keys::Rising | Keys::Below(_) => index,
             Keys::Falling => range.end - 1 - index,
         })
     }

@@ -228,20 +228,40 @@ impl Sealer<'_> {
         loop {
             self.step(|core| core.commit(self).prepare_checkpoint())?;
             self.commit_shown(false, Durability::Written)?;
-            // Between the commit and here operations may have run; then the round starts again.
-            let sealed = self.step(|core| {
-                if core.is_dirty() {
-                    return Ok(None);
-                }
-                core.commit(self).seal_checkpoint().map(Some)
-            })?;
-            if let Some(segment) = sealed {
-                self.launch(segment)?;
+            if self.seal_checkpoint()? {
                 break;
             }
         }
         self.flush()?;
         self.name_checkpoint(end)
+    }
+
+    /// Seals what operations have changed since the last segment, and a checkpoint behind it: whoever waited until nothing is
+    /// dirty would wait for them. Returns whether it could.
+    fn seal_checkpoint(&self) -> Result<bool, Error> {
+        let mut sealed = Vec::new();
+        let whole = self.step(|core| {
+            if core.is_dirty() && self.takes_along(core) {
+                sealed.extend(core.commit(self).seal(false)?);
+            }
+            if core.is_dirty() {
+                return Ok(false);
+            }
+            sealed.push(core.commit(self).seal_checkpoint()?);
+            Ok(true)
+        });
+        for segment in sealed {
+            self.launch(segment)?;
+        }
+        whole
+    }
+
+    /// Whether one segment more can be sealed before the checkpoint: it waits for no file's data, and leaves room for that in
+    /// what may be undurable.
+    fn takes_along(&self, core: &mut Core) -> bool {
+        let both = core.budget().segment_estimate() + u64::from(core.geometry.segment_max);
+        let fits = core.log.undurable_bytes() + both <= UNDURABLE_MAX;
+        (fits || !self.law.bounds_undurable()) && core.held_up().is_empty()
     }
 
     /// Writes the superblock copy that does not hold the newest checkpoint, and flushes it.
