@@ -39,7 +39,7 @@ impl OwnerChange {
     }
 }
 
-/// Records that overlap a range, picked from entries by rising keys. The first is the last one that begins in front of it.
+/// Records that overlap a range, picked from entries below its end. The first is the last one that begins in front of it.
 struct Overlapping {
     range: Extent,
     found: Vec<(Extent, Owner)>,
@@ -56,10 +56,7 @@ impl Overlapping {
         }
     }
 
-    fn visit(&mut self, key: u64, value: &[u8]) -> ControlFlow<()> {
-        if key >= self.range.end().0 {
-            return ControlFlow::Break(());
-        }
+    fn visit(&mut self, key: u64, value: &[u8]) {
         match OwnerRecord::decode(value) {
             Some(record) => {
                 let extent = Extent::new(FragAddr(key), record.frags.into());
@@ -69,7 +66,6 @@ impl Overlapping {
             }
             None => self.bad = Some(key),
         }
-        ControlFlow::Continue(())
     }
 
     fn end(self) -> Result<Vec<(Extent, Owner)>, Error> {
@@ -89,8 +85,9 @@ fn holds(leaf: &Leaf, range: Extent) -> bool {
 fn overlapping(leaf: &Leaf, range: Extent) -> Result<Vec<(Extent, Owner)>, Error> {
     let mut found = Overlapping::new(range);
     let first = leaf.page.floor(range.start.0).unwrap_or_default();
-    let mut entries = (first..leaf.page.count()).filter_map(|index| leaf.page.entry(index));
-    let _ = entries.try_for_each(|(key, value)| found.visit(key, value));
+    let behind = leaf.page.ceiling(range.end().0);
+    let entries = (first..behind).filter_map(|index| leaf.page.entry(index));
+    entries.for_each(|(key, value)| found.visit(key, value));
     found.end()
 }
 
@@ -109,7 +106,8 @@ impl Maps {
         // No further: a checkpoint has prepared the leaves that these records stand in, and not the next one.
         let keys = start..range.end().0;
         let _ = OWNER.scan_range(&self.owner, blocks, keys, |key, value| {
-            found.visit(key, value)
+            found.visit(key, value);
+            ControlFlow::Continue(())
         })?;
         Ok(found.end()?)
     }

@@ -150,17 +150,9 @@ impl Tree {
         root: &TreeRoot,
         store: &mut R,
         from: u64,
-        mut visit: impl FnMut(u64, &[u8]) -> ControlFlow<()>,
+        visit: impl FnMut(u64, &[u8]) -> ControlFlow<()>,
     ) -> Flow<R::Stop> {
-        self.along(
-            root,
-            store,
-            (Keys::Rising, from),
-            &mut |page, index| match page.entry(index) {
-                Some((key, value)) => visit(key, value),
-                None => ON,
-            },
-        )
+        self.entries(root, store, (Keys::Rising, from), visit)
     }
 
     /// The same of the keys in a range. Nodes that can have none of them are not asked for.
@@ -172,12 +164,22 @@ impl Tree {
         root: &TreeRoot,
         store: &mut R,
         keys: Range<u64>,
+        visit: impl FnMut(u64, &[u8]) -> ControlFlow<()>,
+    ) -> Flow<R::Stop> {
+        self.entries(root, store, (Keys::Below(keys.end), keys.start), visit)
+    }
+
+    fn entries<R: NodeReader>(
+        &self,
+        root: &TreeRoot,
+        store: &mut R,
+        keys: (Keys, u64),
         mut visit: impl FnMut(u64, &[u8]) -> ControlFlow<()>,
     ) -> Flow<R::Stop> {
         self.along(
             root,
             store,
-            (Keys::Below(keys.end), keys.start),
+            keys,
             &mut |page, index| match page.entry(index) {
                 Some((key, value)) => visit(key, value),
                 None => ON,
