@@ -21,6 +21,7 @@ mod resent;
 mod succession;
 mod trim;
 mod trusted;
+mod witness;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};

@@ -119,10 +119,10 @@ impl Leftovers {
     pub fn mark(&mut self, inodes: &mut Inodes, ino: Ino) -> Result<(), Stop> {
         let node = inodes.prepared(ino)?;
         let unlinked = node.inode().nlink == 0;
-        let left = unlinked || node.inode().truncating != u64::MAX;
+        let truncated = node.inode().truncating != u64::MAX;
         self.holders.note_unlinked(ino, unlinked);
-        inodes.set_orphan(ino, left)?;
-        match left {
+        inodes.set_orphan(ino, unlinked || truncated)?;
+        match truncated || unlinked && !self.holders.hold_it(ino) {
             true => self.add(ino),
             false => self.remove(ino),
         }

@@ -57,6 +57,7 @@ mod tree;
 pub mod types;
 mod unit;
 mod volume;
+mod witness;
 mod writeback;
 mod xattrs;
 
@@ -84,6 +85,7 @@ pub use types::*;
 pub use volume::{
     Arranged, Arranging, BehindInfo, Cleaned, Copying, Damaged, Durability, Info, Lost, MemberInfo,
     OpenOptions, OwedInfo, Ranges, Scrub, Scrubbed, TracksInfo, Trimmed, Unformed, Upkeep, Volume,
-    Xattrs,
+    Witnessed, Xattrs,
 };
+pub use witness::Witness;
 pub use xattrs::{PLACEMENT, TIER};

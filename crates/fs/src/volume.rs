@@ -53,6 +53,7 @@ pub(crate) use flight::write_segment;
 pub use info::{Info, MemberInfo, TracksInfo, Unformed};
 pub use missing::Lost;
 pub use opening::OpenOptions;
+pub use operations::Witnessed;
 pub use owed::OwedInfo;
 pub use ranges::Ranges;
 pub use renewing::BehindInfo;

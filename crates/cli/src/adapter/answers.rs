@@ -149,26 +149,6 @@ impl Adapter {
         }
     }
 
-    /// Before the last name of an inode goes: holds it while the kernel still knows it, as it may
-    /// be open, or somebody's working directory. The kernel locks the inode and the directory
-    /// meanwhile, so no name comes or goes beside this.
-    pub(super) fn hold_victim(&self, dir: Ino, name: &[u8]) -> Result<(), Errno> {
-        let victim = match self.volume.lookup(dir, name) {
-            Ok(victim) => victim,
-            // The operation itself says what is wrong.
-            Err(_) => return Ok(()),
-        };
-        self.lookups.note_change(node_of(&victim));
-        let is_dir = victim.mode & mode::TYPE == mode::DIRECTORY;
-        if !is_dir && victim.nlink > 1 {
-            return Ok(());
-        }
-        let held = self
-            .lookups
-            .hold(node_of(&victim), || self.volume.open_file(victim.ino));
-        self.answer("holding", victim.ino, held)
-    }
-
     /// Somebody reads, and did not ask that it leave no trace. The kernel, which keeps attributes for long, forgets the
     /// access time with each of these requests by itself.
     pub(super) fn accessed(&self, ino: Ino, call: ReadCall) {

@@ -9,12 +9,17 @@ use loamfs_fuse::{FileAttr, FileKind, NodeId, TimeOrNow};
 /// Bits of a node id that hold the inode's number.
 const INO_BITS: u32 = 40;
 
-/// The kernel's name for an inode.
-pub(super) fn node_of(attr: &Attr) -> NodeId {
-    if attr.ino == ROOT_INO {
+/// The kernel's name for an inode of a generation.
+pub(super) fn node(ino: Ino, generation: u32) -> NodeId {
+    if ino == ROOT_INO {
         return NodeId::ROOT;
     }
-    NodeId(attr.ino.get() & ((1 << INO_BITS) - 1) | u64::from(attr.generation) << INO_BITS)
+    NodeId(ino.get() & ((1 << INO_BITS) - 1) | u64::from(generation) << INO_BITS)
+}
+
+/// The same of that whose attributes these are.
+pub(super) fn node_of(attr: &Attr) -> NodeId {
+    node(attr.ino, attr.generation)
 }
 
 /// The inode behind the kernel's name.

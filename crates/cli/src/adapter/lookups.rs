@@ -158,16 +158,16 @@ impl Lookups {
         false
     }
 
-    /// Has `open` hold the inode if the kernel knows it and it is not held yet.
-    pub fn hold<E>(&self, node: NodeId, open: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
+    /// Notes that the volume is to hold an inode, if the kernel knows it and it is not held yet. Returns whether it is now.
+    pub fn hold(&self, node: NodeId) -> bool {
         let mut shard = self.shard(node);
-        if let Some(entry) = shard.get(node)
-            && entry.count & (HELD | KEPT) == 0
-        {
-            open()?;
-            entry.count |= HELD;
-        }
-        Ok(())
+        let entry = shard.get(node);
+        entry
+            .filter(|entry| entry.count & (HELD | KEPT) == 0)
+            .is_some_and(|entry| {
+                entry.count |= HELD;
+                true
+            })
     }
 
     /// Forgets everything, and returns what was held.
@@ -309,18 +309,6 @@ impl Lookups {
             true => Ok(fate),
             false => Err(Errno::NOMEM),
         }
-    }
-
-    /// Whether the kernel knows an inode without a name, which the volume holds from now on.
-    pub fn note_held(&self, node: NodeId) -> bool {
-        let mut shard = self.shard(node);
-        let entry = shard.get(node);
-        entry
-            .filter(|entry| entry.count != KEPT)
-            .is_some_and(|entry| {
-                entry.count |= HELD;
-                true
-            })
     }
 }
 

@@ -205,16 +205,14 @@ impl Filesystem for Adapter {
 
     fn unlink(&self, caller: Caller, parent: NodeId, name: &[u8]) -> Result<(), Errno> {
         let dir = self.ino(parent)?;
-        self.hold_victim(dir, name)?;
-        let removed = resent::removed(caller, self.volume.unlink(dir, name));
-        self.named("unlink", parent, removed)
+        let removed = self.witnessed(caller, |volume| volume.unlink(dir, name));
+        self.named("unlink", parent, resent::removed(caller, removed))
     }
 
     fn rmdir(&self, caller: Caller, parent: NodeId, name: &[u8]) -> Result<(), Errno> {
         let dir = self.ino(parent)?;
-        self.hold_victim(dir, name)?;
-        let removed = resent::removed(caller, self.volume.rmdir(dir, name));
-        self.named("rmdir", parent, removed)
+        let removed = self.witnessed(caller, |volume| volume.rmdir(dir, name));
+        self.named("rmdir", parent, resent::removed(caller, removed))
     }
 
     fn rename(
@@ -225,11 +223,8 @@ impl Filesystem for Adapter {
         flags: fuse::RenameFlags,
     ) -> Result<(), Errno> {
         let (dir, new_dir) = (self.ino(from)?, self.ino(to)?);
-        if self.is_moved(caller, (from, name), (to, new_name))? {
+        if self.is_moved(caller, (to, new_name)) {
             return Ok(());
-        }
-        if !flags.exchange && !flags.no_replace {
-            self.hold_victim(new_dir, new_name)?;
         }
         let flags = RenameFlags {
             no_replace: flags.no_replace,
@@ -238,7 +233,9 @@ impl Filesystem for Adapter {
                 .whiteout
                 .then(|| Self::new_inode(caller, NewNode { mode: 0, umask: 0 }, 0)),
         };
-        let renamed = self.volume.rename(dir, name, new_dir, new_name, flags);
+        let renamed = self.witnessed(caller, |volume| {
+            volume.rename(dir, name, new_dir, new_name, flags)
+        });
         self.named("rename", from, renamed)?;
         self.named("rename", to, Ok(()))
     }
@@ -307,7 +304,7 @@ impl Filesystem for Adapter {
         let attr = self.answer("tmpfile", dir, made)?;
         let entry = self.changed_entry(caller, &attr)?;
         // The volume holds it already: its first lookup is what holds it.
-        self.lookups.hold(entry.node, || Ok::<(), Errno>(()))?;
+        self.lookups.hold(entry.node);
         Ok((entry, self.opened()))
     }
 

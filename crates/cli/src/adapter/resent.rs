@@ -13,7 +13,7 @@
 
 use loamfs_fs::Error;
 use loamfs_fs::types::{Attr, Timestamp};
-use loamfs_fuse::{Caller, Errno, NodeId};
+use loamfs_fuse::{Caller, NodeId};
 
 use super::Adapter;
 use super::convert::{ino_of, node_of};
@@ -71,31 +71,13 @@ impl Adapter {
         }
     }
 
-    /// Before a rename: notes which inode it moves. Returns whether the same request has moved it already.
-    pub(super) fn is_moved(
-        &self,
-        caller: Caller,
-        (from, name): (NodeId, &[u8]),
-        (to, new_name): (NodeId, &[u8]),
-    ) -> Result<bool, Errno> {
-        if let Some(moved) = self.handover.earlier(caller.request) {
+    /// Whether the same request has renamed what it is to rename already.
+    pub(super) fn is_moved(&self, caller: Caller, (to, new_name): (NodeId, &[u8])) -> bool {
+        let moved = self.handover.earlier(caller.request);
+        moved.is_some_and(|moved| {
             let there = self.volume.lookup(ino_of(to), new_name);
-            if there.is_ok_and(|there| node_of(&there).0 == moved) {
-                return Ok(true);
-            }
-        }
-        let dir = ino_of(from);
-        match self.volume.lookup(dir, name) {
-            Ok(moved) => {
-                let node = node_of(&moved);
-                self.handover.begin(caller.request, node.0);
-                self.lookups.note_change(node);
-                Ok(false)
-            }
-            // The rename itself says what is wrong.
-            Err(Error::NotFound) => Ok(false),
-            Err(error) => Err(self.errno("rename", dir, &error)),
-        }
+            there.is_ok_and(|there| node_of(&there).0 == moved)
+        })
     }
 }
 

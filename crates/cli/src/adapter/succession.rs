@@ -47,7 +47,7 @@ impl Adapter {
         let lookups = Arc::clone(&self.lookups);
         self.volume
             .upkeep()
-            .hold_orphans(|attr| lookups.note_held(node_of(attr)));
+            .hold_orphans(|attr| lookups.hold(node_of(attr)));
         if !missing.is_empty() {
             let (lost, gone) = (missing.len() - self.gone.len(), self.gone.len());
             tracing::warn!(

@@ -10,10 +10,21 @@ use crate::error::Error;
 use loamfs_format::Ino;
 use loamfs_format::inode::Body;
 
-/// Removes an orphan that nobody holds, or goes on with it. True when it is gone, or is none.
+/// Removes an orphan that nobody holds, or goes on with it.
 #[derive(Clone, Copy)]
 pub(crate) struct Evict {
     pub ino: Ino,
+}
+
+/// What a step of that came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Evicted {
+    /// Something of it is left.
+    More,
+    /// It is gone.
+    Gone,
+    /// It is no orphan, or somebody holds it.
+    Stays,
 }
 
 /// [`Evict`], prepared: one step.
@@ -38,15 +49,15 @@ impl Operation for Evict {
     fn prepare(&self, core: &mut Core) -> Result<Plan<Evicting>, Stop> {
         let ino = self.ino;
         if core.leftovers.holders().hold_it(ino) {
-            return Ok(Plan::Done(true));
+            return Ok(Plan::Done(Evicted::Stays));
         }
         let node = match core.node(ino) {
-            Err(Stop::Failed(Error::Stale(_))) => return Ok(Plan::Done(true)),
+            Err(Stop::Failed(Error::Stale(_))) => return Ok(Plan::Done(Evicted::Gone)),
             other => other?,
         };
         let inode = node.inode();
         if inode.nlink > 0 {
-            return Ok(Plan::Done(true));
+            return Ok(Plan::Done(Evicted::Stays));
         }
         // Space may be reserved behind the end of a file without a byte.
         let blocks = matches!(inode.body, Body::Extents(_) | Body::ExtentTree(_));
@@ -67,13 +78,13 @@ impl Operation for Evict {
 }
 
 impl Change for Evicting {
-    type Done = bool;
+    type Done = Evicted;
 
     fn claim(&self) -> Claim {
         Claim::Removal
     }
 
-    fn apply(self, core: &mut Core) -> Result<bool, Broken> {
+    fn apply(self, core: &mut Core) -> Result<Evicted, Broken> {
         match self {
             Evicting::Cut(step) => step.apply(core)?,
             Evicting::Drain(step) => {
@@ -82,10 +93,10 @@ impl Change for Evicting {
             Evicting::Clear(step) => step.apply(core)?,
             Evicting::Give { ino, times_go } => {
                 give(core, ino, times_go)?;
-                return Ok(true);
+                return Ok(Evicted::Gone);
             }
         }
-        Ok(false)
+        Ok(Evicted::More)
     }
 }
 

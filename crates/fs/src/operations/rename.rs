@@ -12,6 +12,7 @@ use crate::flags::flags_of;
 use crate::namespace::{Child, valid_name};
 use crate::permission::{self, Parent};
 use crate::types::{NewInode, RenameFlags, Timestamp};
+use crate::witness::Witness;
 use loamfs_format::Ino;
 use loamfs_format::inode::mode;
 
@@ -25,7 +26,7 @@ pub(crate) struct Climb {
 }
 
 /// Renames in all its cases, or says which way up must be climbed before.
-pub(crate) struct Rename {
+pub(crate) struct Rename<'w> {
     pub dir: Ino,
     pub name: Vec<u8>,
     pub new_dir: Ino,
@@ -33,12 +34,13 @@ pub(crate) struct Rename {
     pub flags: RenameFlags,
     /// Ways up that are known to be free.
     pub climbed: Vec<Climb>,
+    pub witness: &'w dyn Witness,
 }
 
 /// [`Rename`], prepared.
-pub(crate) enum Renaming {
-    Move(Move),
-    Exchange(Exchange),
+pub(crate) enum Renaming<'w> {
+    Move(Move, &'w dyn Witness),
+    Exchange(Exchange, &'w dyn Witness),
 }
 
 /// A name that is to move, all of it looked up and read.
@@ -80,10 +82,10 @@ impl Side {
     }
 }
 
-impl Operation for Rename {
-    type Change = Renaming;
+impl<'w> Operation for Rename<'w> {
+    type Change = Renaming<'w>;
 
-    fn prepare(&self, core: &mut Core) -> Result<Plan<Renaming>, Stop> {
+    fn prepare(&self, core: &mut Core) -> Result<Plan<Renaming<'w>>, Stop> {
         let (dir, new_dir, flags) = (self.dir, self.new_dir, &self.flags);
         if flags.exchange && (flags.no_replace || flags.whiteout.is_some()) {
             return Err(Error::Invalid("these flags exclude each other").into());
@@ -123,7 +125,7 @@ impl Operation for Rename {
     }
 }
 
-impl Rename {
+impl<'w> Rename<'w> {
     /// The way up from `to` that must be climbed before a directory moves there from the other.
     fn climb(&self, is_dir: bool, moved: Ino, to: Ino) -> Option<Climb> {
         let climb = Climb { moved, from: to };
@@ -137,7 +139,7 @@ impl Rename {
         core: &mut Core,
         from: FoundEntry,
         to: Option<FoundEntry>,
-    ) -> Result<Plan<Renaming>, Stop> {
+    ) -> Result<Plan<Renaming<'w>>, Stop> {
         let (dir, new_dir) = (self.dir, self.new_dir);
         let moved = core.node(from.ino)?.inode();
         let (is_dir, file_type) = (moved.is_dir(), moved.file_type());
@@ -175,7 +177,7 @@ impl Rename {
             }
             None => core.names().prepare_add(new_dir, &self.new_name)?,
         };
-        Ok(Plan::Change(Renaming::Move(Move {
+        let change = Move {
             dir,
             from,
             new_dir,
@@ -184,7 +186,8 @@ impl Rename {
             replaced: to.map(|to| to.ino),
             file_type,
             whiteout,
-        })))
+        };
+        Ok(Plan::Change(Renaming::Move(change, self.witness)))
     }
 
     /// Looks up what swapping two names needs.
@@ -193,7 +196,7 @@ impl Rename {
         core: &mut Core,
         from: FoundEntry,
         to: FoundEntry,
-    ) -> Result<Plan<Renaming>, Stop> {
+    ) -> Result<Plan<Renaming<'w>>, Stop> {
         let side = |core: &mut Core, dir, found: FoundEntry| -> Result<Side, Stop> {
             let file_type = core.node(found.ino)?.inode().file_type();
             Ok(Side {
@@ -218,11 +221,14 @@ impl Rename {
         core.prepare_dirty(b.found.ino)?;
         core.names().prepare_replace(a.dir, a.found.key)?;
         core.names().prepare_replace(b.dir, b.found.key)?;
-        Ok(Plan::Change(Renaming::Exchange(Exchange(a, b))))
+        Ok(Plan::Change(Renaming::Exchange(
+            Exchange(a, b),
+            self.witness,
+        )))
     }
 }
 
-impl Change for Renaming {
+impl Change for Renaming<'_> {
     type Done = Option<Climb>;
 
     fn claim(&self) -> Claim {
@@ -234,17 +240,18 @@ impl Change for Renaming {
 
     fn apply(self, core: &mut Core) -> Result<Option<Climb>, Broken> {
         match self {
-            Renaming::Move(change) => change.apply(core)?,
-            Renaming::Exchange(change) => change.apply(core)?,
+            Renaming::Move(change, witness) => change.apply(core, witness)?,
+            Renaming::Exchange(change, witness) => change.apply(core, witness)?,
         }
         Ok(None)
     }
 }
 
 impl Move {
-    fn apply(self, core: &mut Core) -> Result<(), Stop> {
+    fn apply(self, core: &mut Core, witness: &dyn Witness) -> Result<(), Stop> {
         let (dir, new_dir, key) = (self.dir, self.new_dir, self.key);
         let (ino, now) = (self.from.ino, core.env.now());
+        tell_move(core, ino, witness)?;
         let file_type = self.file_type;
         let child = Child { ino, file_type };
         // New keys go in before the old one goes out.
@@ -257,7 +264,7 @@ impl Move {
             None => core.names().remove(dir, &self.from)?,
         }
         if let Some(old) = self.replaced {
-            replaced(core, new_dir, old, ino, now)?;
+            replaced(core, new_dir, old, ino, now, witness)?;
         }
         if self.file_type == mode::DIRECTORY && dir != new_dir {
             core.inodes.add_links(dir, -1)?;
@@ -270,8 +277,11 @@ impl Move {
 }
 
 impl Exchange {
-    fn apply(self, core: &mut Core) -> Result<(), Stop> {
+    fn apply(self, core: &mut Core, witness: &dyn Witness) -> Result<(), Stop> {
         let Exchange(a, b) = self;
+        // What was asked for first comes last: that is what a witness remembers.
+        tell_move(core, b.found.ino, witness)?;
+        tell_move(core, a.found.ino, witness)?;
         let now = core.env.now();
         let mut names = core.names();
         names.replace(a.dir, a.found.key, b.child(), &a.found.name)?;
@@ -289,12 +299,19 @@ impl Exchange {
 }
 
 /// A name that led to `old` leads to `new` since a rename.
-fn replaced(core: &mut Core, dir: Ino, old: Ino, new: Ino, now: Timestamp) -> Result<(), Stop> {
+fn replaced(
+    core: &mut Core,
+    dir: Ino,
+    old: Ino,
+    new: Ino,
+    now: Timestamp,
+    witness: &dyn Witness,
+) -> Result<(), Stop> {
     if core.inodes.prepared(old)?.inode().is_dir() {
         core.inodes.add_links(dir, -1)?;
-        drop_directory(core, old, now)?;
+        drop_directory(core, old, now, witness)?;
     } else {
-        drop_link(core, old, now)?;
+        drop_link(core, old, now, witness)?;
     }
     // A rename over an existing file starts the write-out of what is dirty then (rule 3).
     let homed = core.inodes.prepared(new)?.homed();
@@ -328,6 +345,11 @@ fn leave_whiteout(
     let child = Child { ino, file_type };
     core.names().replace(dir, from.key, child, &from.name)?;
     core.touch(ino)
+}
+
+fn tell_move(core: &mut Core, ino: Ino, witness: &dyn Witness) -> Result<(), Stop> {
+    witness.moves(ino, core.inodes.prepared(ino)?.inode().generation);
+    Ok(())
 }
 
 fn moved(core: &mut Core, ino: Ino, parent: Ino, key: u64, now: Timestamp) -> Result<(), Stop> {

@@ -7,7 +7,7 @@ use crate::blocks::Stop;
 use crate::core::Core;
 use crate::error::Error;
 use crate::operations::drain::Drain;
-use crate::operations::evict::Evict;
+use crate::operations::evict::{Evict, Evicted};
 use crate::patience;
 use crate::types::Attr;
 use loamfs_format::ifile::ino_at;
@@ -261,8 +261,12 @@ impl Sealer<'_> {
 /// Removes an orphan that nobody holds, or ends a pending truncate.
 fn finish(engine: &Engine, ino: Ino) -> Result<(), Error> {
     // Removals run on a full volume too; a commit in between makes room in memory.
-    while !engine.run_removal(|core| core.perform(&Evict { ino }))? {}
-    while !engine.run_removal(|core| core.perform(&Drain { ino }))? {}
+    let mut step = |core: &mut Core| match core.perform(&Evict { ino })? {
+        Evicted::More => Ok(false),
+        Evicted::Gone => Ok(true),
+        Evicted::Stays => core.perform(&Drain { ino }),
+    };
+    while !engine.run_removal(&mut step)? {}
     Ok(())
 }
 

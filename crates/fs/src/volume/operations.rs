@@ -20,6 +20,7 @@ use crate::stat;
 use crate::tracks::weigh;
 use crate::types::{Attr, DirEntry, EntryPlus, InodeFlags, NewInode, RenameFlags, SetAttr};
 use crate::unit::UNIT;
+use crate::witness::{Nobody, Witness};
 use loamfs_format::Ino;
 use loamfs_format::inode::mode;
 use std::sync::PoisonError;
@@ -203,10 +204,7 @@ impl Volume {
     /// # Errors
     /// [`Error`].
     pub fn unlink(&self, dir: Ino, name: &[u8]) -> Result<(), Error> {
-        let name = name.to_vec();
-        self.perform(&Unlink { dir, name })?;
-        self.engine.tidy_after(1);
-        Ok(())
+        self.witnessed(&Nobody).unlink(dir, name)
     }
 
     /// Removes an empty directory.
@@ -214,10 +212,7 @@ impl Volume {
     /// # Errors
     /// [`Error`].
     pub fn rmdir(&self, dir: Ino, name: &[u8]) -> Result<(), Error> {
-        let name = name.to_vec();
-        self.perform(&Rmdir { dir, name })?;
-        self.engine.tidy_after(1);
-        Ok(())
+        self.witnessed(&Nobody).rmdir(dir, name)
     }
 
     /// Renames, replaces or swaps.
@@ -232,30 +227,16 @@ impl Volume {
         new_name: &[u8],
         flags: RenameFlags,
     ) -> Result<(), Error> {
-        let mut rename = Rename {
-            dir,
-            name: name.to_vec(),
-            new_dir,
-            new_name: new_name.to_vec(),
-            flags,
-            climbed: Vec::new(),
-        };
-        let mut moving = None;
-        let left = loop {
-            let (climb, left) =
-                self.run(|core| Ok((core.perform(&rename)?, core.leftovers.waiting() > 0)))?;
-            let Some(climb) = climb else { break left };
-            // From here to the end no other directory moves, so that what was climbed stays as it is.
-            patience::wait()?;
-            let lock = || self.moving.lock().unwrap_or_else(PoisonError::into_inner);
-            moving.get_or_insert_with(lock);
-            self.climb(climb)?;
-            rename.climbed.push(climb);
-        };
-        if left {
-            self.engine.tidy_after(1);
+        self.witnessed(&Nobody)
+            .rename(dir, name, new_dir, new_name, flags)
+    }
+
+    /// Changes of names of which `witness` is told.
+    pub fn witnessed<'a>(&'a self, witness: &'a dyn Witness) -> Witnessed<'a> {
+        Witnessed {
+            volume: self,
+            witness,
         }
-        Ok(())
     }
 
     /// Goes up to the root, in steps between which others go on.
@@ -324,8 +305,14 @@ impl Volume {
     /// # Errors
     /// [`Error`].
     pub fn release_file(&self, ino: Ino) -> Result<(), Error> {
-        self.core().leftovers.let_go(ino);
-        self.engine.tidy_after(1);
+        let left = {
+            let mut core = self.core();
+            core.leftovers.let_go(ino);
+            core.leftovers.waiting() > 0
+        };
+        if left {
+            self.engine.tidy_after(1);
+        }
         Ok(())
     }
 
@@ -389,6 +376,94 @@ impl Volume {
             }
         }
         Ok(done)
+    }
+}
+
+/// A volume that tells a witness of changes of names: see [`Volume::witnessed`].
+pub struct Witnessed<'a> {
+    volume: &'a Volume,
+    witness: &'a dyn Witness,
+}
+
+impl Witnessed<'_> {
+    /// Makes a change of names. Returns what came of it, and whether somebody has something left to do then.
+    fn perform<O: Operation>(
+        &self,
+        operation: &O,
+    ) -> Result<(<O::Change as Change>::Done, bool), Error> {
+        self.volume
+            .run(|core| Ok((core.perform(operation)?, core.leftovers.waiting() > 0)))
+    }
+
+    fn remove<O: Operation>(&self, operation: &O) -> Result<(), Error> {
+        let (_, left) = self.perform(operation)?;
+        if left {
+            self.volume.engine.tidy_after(1);
+        }
+        Ok(())
+    }
+
+    /// As [`Volume::unlink`].
+    ///
+    /// # Errors
+    /// [`Error`], here and below.
+    pub fn unlink(&self, dir: Ino, name: &[u8]) -> Result<(), Error> {
+        self.remove(&Unlink {
+            dir,
+            name: name.to_vec(),
+            witness: self.witness,
+        })
+    }
+
+    /// As [`Volume::rmdir`].
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn rmdir(&self, dir: Ino, name: &[u8]) -> Result<(), Error> {
+        self.remove(&Rmdir {
+            dir,
+            name: name.to_vec(),
+            witness: self.witness,
+        })
+    }
+
+    /// As [`Volume::rename`].
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn rename(
+        &self,
+        dir: Ino,
+        name: &[u8],
+        new_dir: Ino,
+        new_name: &[u8],
+        flags: RenameFlags,
+    ) -> Result<(), Error> {
+        let mut rename = Rename {
+            dir,
+            name: name.to_vec(),
+            new_dir,
+            new_name: new_name.to_vec(),
+            flags,
+            climbed: Vec::new(),
+            witness: self.witness,
+        };
+        let volume = self.volume;
+        let mut moving = None;
+        let left = loop {
+            let (climb, left) = self.perform(&rename)?;
+            let Some(climb) = climb else { break left };
+            // From here to the end no other directory moves, so that what was climbed stays as it is.
+            patience::wait()?;
+            let lock = || volume.moving.lock().unwrap_or_else(PoisonError::into_inner);
+            moving.get_or_insert_with(lock);
+            volume.climb(climb)?;
+            rename.climbed.push(climb);
+        };
+        if left {
+            volume.engine.tidy_after(1);
+        }
+        Ok(())
     }
 }
 

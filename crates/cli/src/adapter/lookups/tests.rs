@@ -20,23 +20,13 @@ fn count(lookups: &Lookups, node: NodeId) {
     lookups.count(node, request(2)).unwrap();
 }
 
-fn hold(lookups: &Lookups, node: NodeId) -> bool {
-    let mut opened = false;
-    let result: Result<(), ()> = lookups.hold(node, || {
-        opened = true;
-        Ok(())
-    });
-    result.unwrap();
-    opened
-}
-
 #[test]
 fn a_held_inode_is_released_with_its_last_lookup() {
     let lookups = lookups();
     count(&lookups, NODE);
     count(&lookups, NODE);
-    assert!(hold(&lookups, NODE));
-    assert!(!hold(&lookups, NODE), "held once only");
+    assert!(lookups.hold(NODE));
+    assert!(!lookups.hold(NODE), "held once only");
     assert!(!lookups.forget(NODE, 1));
     assert!(lookups.forget(NODE, 1));
     assert!(!lookups.forget(NODE, 1), "gone");
@@ -45,17 +35,9 @@ fn a_held_inode_is_released_with_its_last_lookup() {
 #[test]
 fn what_the_kernel_does_not_know_is_not_held() {
     let lookups = lookups();
-    assert!(!hold(&lookups, NODE));
+    assert!(!lookups.hold(NODE));
     count(&lookups, NODE);
     assert!(!lookups.forget(NODE, 1), "never held");
-}
-
-#[test]
-fn an_error_leaves_it_not_held() {
-    let lookups = lookups();
-    count(&lookups, NODE);
-    assert_eq!(lookups.hold(NODE, || Err(5)), Err(5));
-    assert!(!lookups.forget(NODE, 9));
 }
 
 #[test]
@@ -64,7 +46,7 @@ fn ending_returns_what_is_held() {
     for id in 0..1_000 {
         count(&lookups, NodeId(id + 32));
     }
-    assert!(hold(&lookups, NodeId(40)));
+    assert!(lookups.hold(NodeId(40)));
     count(&lookups, NodeId::ROOT);
     assert_eq!(lookups.take_held(), [NodeId(40)]);
     assert!(lookups.take_held().is_empty());
@@ -113,7 +95,7 @@ fn a_successor_has_the_counts_and_knows_what_was_lost() {
     for id in 0..50_000 {
         first.count(NodeId(id + 32), request(2 * id)).unwrap();
     }
-    assert!(hold(&first, NodeId(32)));
+    assert!(first.hold(NodeId(32)));
     first.note_change(NodeId(33));
     first.note_change(NodeId(34));
     first.note_change(NodeId(35));
@@ -134,8 +116,8 @@ fn a_successor_has_the_counts_and_knows_what_was_lost() {
         };
         assert_eq!(fate, Ok(expected), "{node:?}");
     }
-    assert!(second.note_held(NodeId(32)), "the kernel knows it");
-    assert!(!second.note_held(NodeId(31)));
+    assert!(second.hold(NodeId(32)), "the kernel knows it");
+    assert!(!second.hold(NodeId(31)));
     assert!(second.tell_loss(NodeId(33)));
     assert!(!second.tell_loss(NodeId(33)), "once");
     assert!(!second.tell_loss(NodeId(34)));
@@ -178,7 +160,7 @@ fn what_was_lost_is_told_though_the_kernel_had_forgotten_the_inode() {
     assert!(!first.forget(NodeId(34), 1));
     first.look_after_changes(|node| node == NodeId(33));
     assert_eq!(first.change(NodeId(33)), 0);
-    assert!(!hold(&first, NodeId(32)), "the kernel does not know it");
+    assert!(!first.hold(NodeId(32)), "the kernel does not know it");
     let file = handover.as_fd().try_clone_to_owned().unwrap();
     let (_, shards, predecessor) = Handover::after(&file).unwrap();
     let second = Lookups::new(shards);
@@ -197,9 +179,9 @@ fn what_was_lost_is_told_though_the_kernel_had_forgotten_the_inode() {
     // 35 is forgotten by the kernel only now, with its names.
     assert!(!second.forget(NodeId(35), 1));
     for id in [32, 35] {
-        assert!(!second.note_held(NodeId(id)), "the kernel does not know it");
+        assert!(!second.hold(NodeId(id)), "the kernel does not know it");
         count(&second, NodeId(id));
-        assert!(second.note_held(NodeId(id)));
+        assert!(second.hold(NodeId(id)));
         assert!(second.tell_loss(NodeId(id)), "{id}");
         assert!(!second.tell_loss(NodeId(id)), "once");
         assert!(second.forget(NodeId(id), 1));

@@ -86,3 +86,78 @@ fn directories_move_below_none_of_their_own_however_deep() {
     assert_eq!(volume.lookup(bottom, b"other").unwrap().ino, other);
     assert_eq!(volume.lookup(other, b"..").unwrap().ino, bottom);
 }
+
+/// What a witness was told, and whether it has what loses its last name.
+#[derive(Default)]
+struct Told {
+    has_it: bool,
+    told: std::cell::RefCell<Vec<(char, Ino, bool)>>,
+}
+
+impl Witness for Told {
+    fn moves(&self, ino: Ino, _: u32) {
+        self.told.borrow_mut().push(('m', ino, false));
+    }
+
+    fn loses_name(&self, ino: Ino, _: u32, is_last: bool) -> bool {
+        self.told.borrow_mut().push(('l', ino, is_last));
+        self.has_it && is_last
+    }
+}
+
+fn file(volume: &Volume, name: &[u8]) -> Ino {
+    let made = volume.create(ROOT_INO, name, &NewInode::of_mode(0o644));
+    let ino = made.unwrap().ino;
+    volume.write(ino, 0, name).unwrap();
+    ino
+}
+
+#[test]
+fn a_witness_is_told_of_what_is_done_alone() {
+    let volume = volume();
+    let (one, two) = (file(&volume, b"one"), file(&volume, b"two"));
+    volume.link(two, ROOT_INO, b"more").unwrap();
+    let told = Told::default();
+    let witnessed = volume.witnessed(&told);
+    let keeps = RenameFlags {
+        no_replace: true,
+        ..RenameFlags::default()
+    };
+    let refused = witnessed.rename(ROOT_INO, b"one", ROOT_INO, b"two", keeps);
+    assert!(matches!(refused, Err(Error::Exists)));
+    assert!(witnessed.unlink(ROOT_INO, b"none").is_err());
+    assert!(told.told.borrow().is_empty());
+    let plain = RenameFlags::default();
+    witnessed
+        .rename(ROOT_INO, b"one", ROOT_INO, b"two", plain)
+        .unwrap();
+    witnessed.unlink(ROOT_INO, b"more").unwrap();
+    let expected = [('m', one, false), ('l', two, false), ('l', two, true)];
+    assert_eq!(*told.told.borrow(), expected);
+    assert!(volume.getattr(two).is_err(), "nobody had it");
+}
+
+#[test]
+fn what_a_witness_has_lives_until_it_lets_go() {
+    let volume = volume();
+    let (file, dir) = (
+        file(&volume, b"file"),
+        volume
+            .mkdir(ROOT_INO, b"dir", &NewInode::of_mode(0o755))
+            .unwrap()
+            .ino,
+    );
+    let told = Told {
+        has_it: true,
+        ..Told::default()
+    };
+    volume.witnessed(&told).unlink(ROOT_INO, b"file").unwrap();
+    volume.witnessed(&told).rmdir(ROOT_INO, b"dir").unwrap();
+    volume.upkeep().tick().unwrap();
+    assert_eq!(volume.read(file, 0, 9).unwrap(), b"file");
+    assert_eq!(volume.getattr(dir).unwrap().nlink, 0);
+    for ino in [file, dir] {
+        volume.release_file(ino).unwrap();
+        assert!(volume.getattr(ino).is_err());
+    }
+}
