@@ -132,6 +132,15 @@ impl DeviceError {
         }
     }
 
+    /// Whether a flush failed: what was written before it may be lost.
+    pub fn is_of_flush(&self) -> bool {
+        match self {
+            Self::Io { op, .. } => *op == Op::Flush,
+            Self::Member { error, .. } => error.is_of_flush(),
+            _ => false,
+        }
+    }
+
     /// Whether the same may well succeed later: nothing is wrong with the medium.
     pub fn is_passing(&self) -> bool {
         const PASSING: [Errno; 6] = [

@@ -79,6 +79,17 @@ impl Access {
         }
     }
 
+    /// That nothing failed by which what was written may be lost, or must not count.
+    ///
+    /// # Errors
+    /// As [`Access::check`].
+    pub(crate) fn check_log(&self) -> Result<(), Error> {
+        match self {
+            Access::LogFailed(_) | Access::Broken(_) => self.check(),
+            Access::Writable | Access::ReadOnly | Access::Frozen => Ok(()),
+        }
+    }
+
     /// Takes no changes from here on: the volume is closed.
     pub(crate) fn end(&mut self) {
         if self.is_writable() {

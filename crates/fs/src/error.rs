@@ -352,6 +352,11 @@ impl Error {
         }
     }
 
+    /// Whether a flush failed.
+    pub(crate) fn is_of_flush(&self) -> bool {
+        matches!(self, Error::Device(error) if error.is_of_flush())
+    }
+
     /// Whether the same may well succeed later: nothing is damaged.
     pub(crate) fn is_passing(&self) -> bool {
         match self {

@@ -61,6 +61,15 @@ impl Stand {
         Volume::open(self.joined(), &OpenOptions::default(), Env::fixed(2)).unwrap()
     }
 
+    /// The same, with another device in the place of a candidate.
+    fn open_through(&self, candidate: usize, device: Arc<dyn Device>) -> Volume {
+        let mut candidates = self.candidates();
+        candidates[candidate].device = device;
+        let [first, others @ ..] = &candidates;
+        let device = join(first, others).unwrap();
+        Volume::open(device, &OpenOptions::default(), Env::fixed(2)).unwrap()
+    }
+
     /// Bytes written to the fast device, and to the others.
     fn written(&self) -> (u64, u64) {
         let bytes = |device: &Arc<MemoryDevice>| device.counters().total().write_bytes;
@@ -305,6 +314,21 @@ fn whether_a_device_may_join_is_known_before_it_is_written() {
         assert_eq!(device.peek(0, 8192).unwrap(), [7; 8192]);
         assert_eq!(device.counters().total().writes, 0);
     }
+}
+
+/// Large files stand there too. What somebody had written of one just then may be lost by it, and his own flush does not tell.
+#[test]
+fn a_flush_of_what_a_device_is_told_that_fails_is_one_of_the_volume() {
+    let stand = Stand::new(32 << 20, 64 << 20);
+    let faulty = Arc::new(FaultyDevice::new(Arc::clone(&stand.disks[1]) as _));
+    let volume = stand.open_through(0, Arc::clone(&faulty) as _);
+    make(&volume, "small", &[3; 4000]);
+    let members = volume.info().members;
+    let disk = members.iter().find(|member| member.name == "disk1");
+    faulty.set_rules(vec![Rule::on(Op::Flush, Effect::Fail).nth(0)]);
+    let told = volume.upkeep().leave(disk.unwrap().entry.device);
+    assert!(matches!(told, Err(Error::Device(_))), "{told:?}");
+    assert!(!volume.info().access.is_writable());
 }
 
 /// A device that cannot be told that another one is to leave, or is to stay: nothing has changed, and all belong together still.

@@ -1,6 +1,6 @@
 //! A device on which others come first: what threads do at the same time, in an order that the test chooses.
 
-use loamfs_device::{Counters, Device, DeviceError, IoKind, Member, MemoryDevice, Read, Write};
+use loamfs_device::{Counters, Device, DeviceError, IoKind, Member, MemoryDevice, Op, Read, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -20,6 +20,10 @@ pub struct Busy {
     hook: Mutex<Option<Waiting>>,
     /// Batches of reads that come back with a wrong byte each.
     garbled: Mutex<u32>,
+    /// What comes before the flush that is so many flushes away.
+    flush: Mutex<Option<(u64, Hook)>>,
+    /// Flushes that fail.
+    failing: Mutex<u32>,
 }
 
 impl std::fmt::Debug for Busy {
@@ -35,6 +39,8 @@ impl Busy {
             memory,
             hook: Mutex::new(None),
             garbled: Mutex::new(0),
+            flush: Mutex::new(None),
+            failing: Mutex::new(0),
         }
     }
 
@@ -48,9 +54,19 @@ impl Busy {
         *lock(&self.hook) = Some(Waiting { kind, skip, hook });
     }
 
-    /// Whether the hook was never reached; it is gone then.
+    /// The same before a flush, after `skip` of them.
+    pub fn at_flush(&self, skip: u64, hook: Hook) {
+        *lock(&self.flush) = Some((skip, hook));
+    }
+
+    /// Whether a hook was never reached; it is gone then.
     pub fn idle(&self) -> bool {
-        lock(&self.hook).take().is_some()
+        lock(&self.hook).take().is_some() || lock(&self.flush).take().is_some()
+    }
+
+    /// Has so many flushes fail.
+    pub fn fail_flushes(&self, flushes: u32) {
+        *lock(&self.failing) = flushes;
     }
 
     /// Gives so many batches of reads a wrong byte each.
@@ -73,9 +89,25 @@ impl Busy {
             }
             waiting.hook
         };
-        if let Err(panic) = thread::spawn(hook).join() {
-            std::panic::resume_unwind(panic);
+        carry_out(hook);
+    }
+
+    fn meet_flush(&self) {
+        let mut slot = lock(&self.flush);
+        match slot.take() {
+            Some((0, hook)) => {
+                drop(slot);
+                carry_out(hook);
+            }
+            Some((skip, hook)) => *slot = Some((skip - 1, hook)),
+            None => {}
         }
+    }
+}
+
+fn carry_out(hook: Hook) {
+    if let Err(panic) = thread::spawn(hook).join() {
+        std::panic::resume_unwind(panic);
     }
 }
 
@@ -114,6 +146,12 @@ impl Device for Busy {
     }
 
     fn flush(&self) -> Result<(), DeviceError> {
+        self.meet_flush();
+        let mut failing = lock(&self.failing);
+        if *failing > 0 {
+            *failing -= 1;
+            return Err(DeviceError::io(Op::Flush, 0, 0, 5));
+        }
         self.memory.flush()
     }
 

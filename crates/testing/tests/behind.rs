@@ -6,12 +6,16 @@
 mod recorded;
 
 use loamfs_check::{Options, Problem, check};
-use loamfs_device::{Device, Event, Image, IoKind, MemoryDevice, read_exact, write_all};
+use loamfs_device::{
+    Device, Event, Image, IoKind, JoinedDevice, MemoryDevice, read_exact, write_all,
+};
+use loamfs_format::superblock::DeviceKind;
 use loamfs_fs::members::{Candidate, join, join_without};
 use loamfs_fs::{
-    CopyKind, Durability, Env, Error, LogError, ManualClock, OpenOptions, ROOT_INO, Replacing,
-    Volume, remove_missing,
+    CopyKind, Durability, Env, Error, LogError, ManualClock, MkfsOptions, NewDevice, OpenOptions,
+    ROOT_INO, Replacing, Volume, mkfs_on, remove_missing, superblocks,
 };
+use loamfs_testing::busy::Busy;
 use loamfs_testing::files::{content, get, put};
 use loamfs_testing::without::Without;
 use recorded::{ALL, Contents, FAST, KEPT, LARGE, Parts, There, crashed, open};
@@ -530,4 +534,67 @@ fn nobody_writes_without_the_copy_or_from_it() {
     holds(&volume, &history, usize::MAX, true).unwrap();
     volume.close().unwrap();
     assert!(join(&fast, &[slow]).is_err(), "it left for good");
+}
+
+/// A volume with such a copy on devices of which the slow one is told when to fail: that, both, and the volume.
+fn on_busy() -> (Arc<Busy>, Arc<dyn Device>, Arc<Volume>) {
+    let fast: Arc<dyn Device> = Arc::new(MemoryDevice::new(FAST));
+    let slow = Arc::new(Busy::new(MemoryDevice::new(ALL - FAST)));
+    let new = |device, kind| NewDevice { device, kind };
+    let devices = [
+        new(fast, DeviceKind::Fast),
+        new(slow.clone() as Arc<dyn Device>, DeviceKind::Slow),
+    ];
+    let options = MkfsOptions {
+        copy: Some(CopyKind::Behind),
+        ..MkfsOptions::default()
+    };
+    let device = mkfs_on(&devices, &options, &Env::fixed(1)).unwrap();
+    let volume = Volume::open(device.clone(), &OpenOptions::default(), Env::fixed(2)).unwrap();
+    put(&volume, "small", &content(3_000, 1)).unwrap();
+    volume.upkeep().renew().unwrap();
+    put(&volume, "other", &content(3_000, 2)).unwrap();
+    (slow, device, Arc::new(volume))
+}
+
+/// Some of what was copied may be lost by it, and the flush behind the rest does not tell. The copy named a checkpoint all the same, in the
+/// place of one that it had.
+#[test]
+fn a_copy_beside_a_flush_that_failed_names_nothing() {
+    let (slow, device, volume) = on_busy();
+    let named = || {
+        let place = device.members()[0].second_place().unwrap();
+        let copy = JoinedDevice::new(vec![place]).unwrap();
+        superblocks::find(&copy).unwrap().named
+    };
+    let before = named();
+    let (busy, other) = (slow.clone(), volume.clone());
+    let hook = move || {
+        busy.fail_flushes(1);
+        assert!(put(&other, "large", &content(LARGE, 3)).is_err());
+    };
+    slow.at(Some(IoKind::Other), 0, Box::new(hook));
+    assert!(volume.upkeep().renew().is_err());
+    assert!(!slow.idle());
+    assert_eq!(named(), before);
+}
+
+/// Large files stand on that device too. What somebody had written of one just then may be lost by it, and his own flush does not tell.
+#[test]
+fn a_flush_of_the_copy_that_fails_is_one_of_the_volume() {
+    let mut reached = 0;
+    for skip in 0..8 {
+        let (slow, _, volume) = on_busy();
+        let busy = slow.clone();
+        slow.at_flush(skip, Box::new(move || busy.fail_flushes(1)));
+        let renewed = volume.upkeep().renew();
+        if slow.idle() {
+            renewed.unwrap();
+            break;
+        }
+        reached += 1;
+        assert!(renewed.is_err());
+        assert!(!volume.info().access.is_writable(), "flush {skip}");
+    }
+    assert!((3..8).contains(&reached), "{reached}");
 }

@@ -497,3 +497,44 @@ fn a_checkpoint_ends_while_others_go_on() {
     let after = crashed(&busy);
     assert_eq!(read(&after, "beside 0"), [1; 100]);
 }
+
+/// Has the flush that is so many flushes away come behind one of somebody else's homes that failed.
+fn fail_before_flush(busy: &Arc<Busy>, volume: &Arc<Volume>, skip: u64) {
+    let large = create(volume, "large", &[1; 64 * UNIT]);
+    let (device, volume) = (Arc::clone(busy), Arc::clone(volume));
+    let hook = move || {
+        device.fail_flushes(1);
+        assert!(volume.fsync(large, false).is_err());
+    };
+    busy.at_flush(skip, Box::new(hook));
+}
+
+/// It may have dropped what both had written, and the later one does not tell: a sync said that all was well.
+#[test]
+fn a_flush_beside_one_that_failed_is_not_trusted() {
+    let (busy, volume) = open(made(SIZE));
+    let small = create(&volume, "f", &[1; 100]);
+    fail_before_flush(&busy, &volume, 0);
+    assert!(volume.fsync(small, false).is_err());
+    assert!(!busy.idle() && !volume.info().access.is_writable());
+}
+
+/// What a checkpoint gives back would have been discarded, and the one that superblocks name may need it.
+#[test]
+fn a_superblock_beside_a_flush_that_failed_names_nothing() {
+    let mut reached = 0;
+    for skip in 0..8 {
+        let (busy, volume) = open(made(SIZE));
+        create(&volume, "f", &[1; 100]);
+        volume.sync().unwrap();
+        fail_before_flush(&busy, &volume, skip);
+        let taken = volume.upkeep().checkpoint();
+        if busy.idle() {
+            assert!(taken.is_ok());
+            break;
+        }
+        reached += 1;
+        assert!(taken.is_err(), "flush {skip}");
+    }
+    assert_eq!(reached, 2, "of the segment, and of the superblock");
+}

@@ -92,15 +92,32 @@ impl Engine {
     }
 
     /// Flushes the device. After one that failed none is trusted again, whatever it was for: anything that was written
-    /// before may be lost, and a later one would not tell (rule 12).
+    /// before may be lost, and a later one would not tell (rule 12). Nor would one that was under way meanwhile.
     pub(crate) fn flush_device(&self) -> Result<(), Error> {
-        let result = self.device.flush().map_err(Error::from);
-        if let Err(error) = &result
+        let flushed = self.device.flush().map_err(Error::from);
+        if !self.law.heeds(Failed::Flush) {
+            return flushed;
+        }
+        let mut core = self.core();
+        match flushed {
+            Ok(()) => core.access.check_log(),
+            Err(error) => {
+                core.access.fail_log(&error);
+                Err(error)
+            }
+        }
+    }
+
+    /// What came of something that flushes devices by itself, whose flushes count as those of the volume.
+    pub(super) fn heed<T>(&self, done: Result<T, impl Into<Error>>) -> Result<T, Error> {
+        let done = done.map_err(Into::into);
+        if let Err(error) = &done
+            && error.is_of_flush()
             && self.law.heeds(Failed::Flush)
         {
             self.core().access.fail_log(error);
         }
-        result
+        done
     }
 }
 

@@ -127,7 +127,7 @@ impl Copying<'_> {
         leading.note_changes(true);
         self.0.core().know_vacant(engine.device());
         let sb = self.keep_for_copy(holder)?;
-        behind::wipe(engine.device(), &sb)?;
+        engine.heed(behind::wipe(engine.device(), &sb))?;
         if !engine.copy(&sb, tell)? {
             return Ok(false);
         }

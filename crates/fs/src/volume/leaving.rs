@@ -15,7 +15,6 @@ use loamfs_format::superblock::{
     DeviceEntry, DeviceState, RO_COMPATIBLE_BEHIND, RO_COMPATIBLE_COPY, Superblock,
 };
 use loamfs_format::text::human;
-use loamfs_log::members;
 
 impl Upkeep<'_> {
     /// Marks a device as one that leaves, by its number. Both copies of the superblock say so when this returns.
@@ -99,8 +98,7 @@ impl Sealer<'_> {
     /// Writes the table of devices as it is in memory: to both copies of the leading device, then to the others.
     pub(super) fn say_table(&self) -> Result<(), Error> {
         self.name_in_both()?;
-        let sb = self.core().sb.clone();
-        Ok(members::identify(self.device(), &sb)?)
+        self.identify()
     }
 }
 

@@ -248,9 +248,9 @@ impl Sealer<'_> {
     }
 
     /// Has the devices that do not lead say whose they are, behind the one that does.
-    fn identify(&self) -> Result<(), Error> {
+    pub(super) fn identify(&self) -> Result<(), Error> {
         let sb = self.core().sb.clone();
-        Ok(members::identify(self.device(), &sb)?)
+        self.heed(members::identify(self.device(), &sb))
     }
 
     /// Whether recovery's segment must be a checkpoint: where an empty one would eat into the reserve (rules 4 and 10),

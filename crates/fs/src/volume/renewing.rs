@@ -10,7 +10,7 @@ use super::commit::End;
 use super::{Engine, Sealer, Upkeep};
 use crate::core::Core;
 use crate::error::Error;
-use crate::law;
+use crate::law::{self, Failed};
 use loamfs_device::Member;
 use loamfs_format::Ssn;
 use loamfs_format::superblock::Superblock;
@@ -129,10 +129,14 @@ impl Engine {
         if renewing.newest >= sb.checkpoint.ssn || !self.core().is_behind() {
             return Ok(true);
         }
-        if !behind::copy(leads, sb, &law::of_log(&self.law), tell)? {
+        if !self.heed(behind::copy(leads, sb, &law::of_log(&self.law), tell))? {
             return Ok(false);
         }
-        behind::name(self.device.as_ref(), sb)?;
+        // Its flush does not tell of one that failed before (rule 12).
+        if self.law.heeds(Failed::Flush) {
+            self.core().access.check_log()?;
+        }
+        self.heed(behind::name(self.device.as_ref(), sb))?;
         renewing.newest = sb.checkpoint.ssn;
         Ok(true)
     }
