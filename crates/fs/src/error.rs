@@ -345,9 +345,7 @@ impl Error {
         /// ENOSPC.
         const NO_ROOM: i32 = 28;
         match self {
-            Error::Device(error) | Error::Log(LogError::Device(error)) => {
-                matches!(error, DeviceError::Io { errno: NO_ROOM, .. })
-            }
+            Error::Device(error) | Error::Log(LogError::Device(error)) => error.errno() == NO_ROOM,
             _ => false,
         }
     }

@@ -331,6 +331,19 @@ fn a_flush_of_what_a_device_is_told_that_fails_is_one_of_the_volume() {
     assert!(!volume.info().access.is_writable());
 }
 
+/// The daemon makes way for another one once there is room where the image of that device is: it was told of any other failure.
+#[test]
+fn a_log_that_fails_for_want_of_room_below_one_device_says_so() {
+    let stand = Stand::new(32 << 20, 64 << 20);
+    let faulty = Arc::new(FaultyDevice::new(Arc::clone(&stand.ssd) as _));
+    let volume = stand.open_through(1, Arc::clone(&faulty) as _);
+    let full = Rule::on(Op::Write, Effect::FailWith(28)).of_kind(IoKind::Segment);
+    faulty.set_rules(vec![full]);
+    make(&volume, "small", &[3; 4000]);
+    volume.sync().unwrap_err();
+    assert!(volume.info().access.wants_room());
+}
+
 /// A device that cannot be told that another one is to leave, or is to stay: nothing has changed, and all belong together still.
 #[test]
 fn a_device_that_cannot_be_told_of_a_new_table_locks_nobody_out() {
