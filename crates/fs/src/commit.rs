@@ -74,7 +74,10 @@ impl Commit<'_> {
             match missed.note(inodes.load_block(maps, blocks, block)) {
                 Ok(Some(())) => inodes.touch_block(block)?,
                 Ok(None) => {}
-                Err(error) => tracing::debug!(?error, block = block.0, "an inode block stays"),
+                Err(error) => {
+                    tracing::warn!(?error, block = block.0, "an inode block stays");
+                    inodes.deltas_mut().leave(block);
+                }
             }
         }
         missed.nothing()
@@ -247,5 +250,79 @@ impl Commit<'_> {
         self.core.pending.sealed();
         self.core.tracks.forget();
         self.core.writeback.clear_barrier();
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use crate::core::Core;
+    use crate::fixture::file;
+    use crate::{Env, Ino, MkfsOptions, OpenOptions, SetAttr, Volume, mkfs};
+    use loamfs_device::{Device, Effect, FaultyDevice, MemoryDevice, Op, Request};
+    use loamfs_format::ifile::block_of;
+    use std::ops::Range;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::{Arc, Mutex};
+
+    fn change(volume: &Volume, ino: Ino, mode: u32) {
+        let mode = SetAttr {
+            mode: Some(mode),
+            ..SetAttr::default()
+        };
+        volume.setattr(ino, &mode).unwrap();
+        volume.sync().unwrap();
+    }
+
+    /// The bytes where the block of an inode stands. Nothing of it is in memory any more.
+    fn block_on_device(volume: &Volume, ino: Ino) -> Range<u64> {
+        let mut core = volume.core();
+        let Core { maps, blocks, .. } = &mut *core;
+        let at = maps.ifile_entry(blocks, block_of(ino)).unwrap().pointer;
+        core.blocks.forget_all();
+        let start = core.geometry.byte_offset(at.addr);
+        start..start + u64::from(at.stored)
+    }
+
+    /// Each segment read it again, and whoever syncs waited for what a disk takes to give up.
+    #[test]
+    fn a_crowded_block_that_cannot_be_read_is_tried_once() {
+        let memory: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
+        let options = MkfsOptions {
+            deltas: true,
+            ..MkfsOptions::default()
+        };
+        mkfs(&memory, &options, &Env::fixed(1)).unwrap();
+        let (bad, tries) = (Arc::new(Mutex::new(0..0)), Arc::new(AtomicU64::new(0)));
+        let (range, count) = (Arc::clone(&bad), Arc::clone(&tries));
+        let plan = move |request: &Request| {
+            let Range { start, end } = *range.lock().unwrap();
+            let hits = request.offset < end && start < request.offset + request.len;
+            (request.op == Op::Read && hits).then(|| {
+                count.fetch_add(1, Ordering::Relaxed);
+                Effect::Fail
+            })
+        };
+        let device = Arc::new(FaultyDevice::with_plan(memory, plan));
+        let options = OpenOptions {
+            read_around: false,
+            ..OpenOptions::default()
+        };
+        let volume = Volume::open(device, &options, Env::fixed(2)).unwrap();
+        let files: Vec<Ino> = (0..40u8)
+            .map(|name| file(&volume, &[b'a', b'a' + name]))
+            .collect();
+        volume.sync().unwrap();
+        change(&volume, files[0], 0o640);
+        assert!(volume.core().inodes.deltas().has(files[0]));
+        *bad.lock().unwrap() = block_on_device(&volume, files[0]);
+        let tries_for = |mode| {
+            // Much was said.
+            volume.core().inodes.deltas_mut().keep_to(1);
+            change(&volume, files[39], mode);
+            tries.swap(0, Ordering::Relaxed)
+        };
+        assert!(tries_for(0o640) > 0);
+        assert_eq!(tries_for(0o644), 0);
     }
 }

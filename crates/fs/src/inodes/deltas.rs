@@ -7,7 +7,7 @@ use loamfs_format::ifile::{IfileEntry, block_of, slot_of};
 use loamfs_format::summary::{DELTA_SIZE_MAX, delta_size};
 use loamfs_format::{Ino, InodeBlockNo, inode};
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Deltas of inode blocks, one for each inode that has any. They count until a segment writes the block.
@@ -20,6 +20,8 @@ pub(crate) struct Deltas {
     most: u64,
     /// What the next segment says besides.
     next: Share,
+    /// Blocks that could not be read to be written.
+    unread: BTreeSet<InodeBlockNo>,
 }
 
 /// What a segment takes, and spares, by saying what changed in blocks.
@@ -53,6 +55,12 @@ impl Deltas {
     pub fn written(&mut self, block: InodeBlockNo) {
         let gone = self.of.remove(&block).unwrap_or_default();
         self.bytes -= gone.values().map(delta_size).sum::<u64>();
+        self.unread.remove(&block);
+    }
+
+    /// A block that should be written cannot be read: it is not tried again until somebody else has it written.
+    pub fn leave(&mut self, block: InodeBlockNo) {
+        self.unread.insert(block);
     }
 
     /// Segments may say so many bytes, from now on.
@@ -123,12 +131,14 @@ impl Deltas {
         those.map(delta_size).sum()
     }
 
-    /// The blocks that should be written since there is much of them, those of which most is said first.
+    /// The blocks that should be written since there is much of them, those of which most is said first. Those that cannot be read
+    /// are in nobody's way.
     pub fn crowded(&self, count: usize) -> Vec<InodeBlockNo> {
         if self.bytes <= self.most / 2 {
             return Vec::new();
         }
-        let mut blocks: Vec<InodeBlockNo> = self.of.keys().copied().collect();
+        let all = self.of.keys().copied();
+        let mut blocks: Vec<InodeBlockNo> = all.filter(|it| !self.unread.contains(it)).collect();
         blocks.sort_by_cached_key(|block| (Reverse(self.bytes_of(*block)), *block));
         blocks.truncate(count);
         blocks
