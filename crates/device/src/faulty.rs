@@ -313,6 +313,10 @@ impl Device for FaultyDevice {
         self.inner.rotational()
     }
 
+    fn rotational_at(&self, offset: u64) -> bool {
+        self.inner.rotational_at(offset)
+    }
+
     fn read(&self, batch: &mut [Read]) {
         let mut down = Vec::new();
         for (index, read) in batch.iter_mut().enumerate() {

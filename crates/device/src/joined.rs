@@ -588,7 +588,10 @@ impl Device for JoinedDevice {
 
     fn rotational_at(&self, offset: u64) -> bool {
         let held = self.members.iter().find(|m| m.range.contains(&offset));
-        held.is_some_and(|m| m.device().rotational())
+        held.is_some_and(|m| {
+            let within = m.place.offset.saturating_add(offset - m.range.start);
+            m.device().rotational_at(within)
+        })
     }
 
     fn read(&self, batch: &mut [Read]) {

@@ -33,6 +33,11 @@ fn each_member_turns_or_does_not() {
     assert!(joined.rotational());
     let at = [0, 4095, 4096, 8191, 8192].map(|at| joined.rotational_at(at));
     assert_eq!(at, [false, false, true, true, false]);
+    // Whoever wraps it, or gives a part of it, says the same.
+    let wrapped = Arc::new(FaultyDevice::new(Arc::new(joined)));
+    let part = Member::new("part", wrapped, 2048, 6144);
+    let part = JoinedDevice::new(vec![part]).unwrap();
+    assert_eq!([2047, 2048].map(|at| part.rotational_at(at)), [false, true]);
 }
 
 /// Behind the first and the last member nothing is.

@@ -32,6 +32,10 @@ impl Device for Slice {
         self.0.rotational()
     }
 
+    fn rotational_at(&self, offset: u64) -> bool {
+        self.0.rotational_at(offset)
+    }
+
     fn read(&self, batch: &mut [Read]) {
         self.0.read(batch);
     }

@@ -102,6 +102,10 @@ impl Device for Liar {
         self.device.rotational()
     }
 
+    fn rotational_at(&self, offset: u64) -> bool {
+        self.device.rotational_at(offset)
+    }
+
     fn read(&self, batch: &mut [Read]) {
         self.see(|seen| seen.begun = true);
         self.device.read(batch);
