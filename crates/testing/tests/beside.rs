@@ -498,6 +498,35 @@ fn a_checkpoint_ends_while_others_go_on() {
     assert_eq!(read(&after, "beside 0"), [1; 100]);
 }
 
+/// Replaces a file by a large one, whose data wait, before each write of a segment, the first `most` times.
+fn replace_at_each_segment(busy: &Arc<Busy>, volume: &Arc<Volume>, byte: u8, most: u8) {
+    let (device, volume) = (Arc::clone(busy), Arc::clone(volume));
+    let hook = move || {
+        create(&volume, "new", &[byte; 8 * UNIT]);
+        rename(&volume, "new", "f");
+        if byte < most {
+            replace_at_each_segment(&device, &volume, byte + 1, most);
+        }
+    };
+    busy.at(Some(IoKind::Segment), 0, Box::new(hook));
+}
+
+/// What was renamed behind each segment kept the checkpoint from being sealed, and the next segment waited for the data: so it went on, and the
+/// chain that a mount reads became longer.
+#[test]
+fn a_checkpoint_ends_while_others_replace_files() {
+    let (busy, volume) = open(made(4 * SIZE));
+    create(&volume, "f", &[1; 100]);
+    let before = volume.info().segment.0;
+    replace_at_each_segment(&busy, &volume, 2, 20);
+    volume.upkeep().checkpoint().unwrap();
+    let segments = volume.info().segment.0 - before;
+    assert!(segments <= 3, "{segments} segments");
+    busy.idle();
+    let after = crashed(&busy);
+    assert_eq!(read(&after, "f"), [2; 8 * UNIT]);
+}
+
 /// Has the flush that is so many flushes away come behind one of somebody else's homes that failed.
 fn fail_before_flush(busy: &Arc<Busy>, volume: &Arc<Volume>, skip: u64) {
     let large = create(volume, "large", &[1; 64 * UNIT]);

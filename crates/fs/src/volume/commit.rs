@@ -162,16 +162,7 @@ impl Sealer<'_> {
             })?;
             match sealed {
                 Ok(sealed) => break sealed,
-                Err(files) => {
-                    let mut failed = self.write_homes(&files, Some(self))?;
-                    rounds += 1;
-                    let mut core = self.core();
-                    let over = |ino: &Ino| {
-                        rounds >= BARRIER_ROUNDS || failed.iter().any(|(of, _)| of == ino)
-                    };
-                    core.writeback.let_pass_if(over);
-                    unwritten.append(&mut failed);
-                }
+                Err(files) => unwritten.append(&mut self.pass(&files, &mut rounds)?),
             }
         };
         if let Some(segment) = segment {
@@ -181,6 +172,17 @@ impl Sealer<'_> {
             self.flush()?;
         }
         Ok((unwritten, seen))
+    }
+
+    /// Writes out what files hold the next segment up by; those that fail, and all after some rounds, hold nothing up any more.
+    fn pass(&self, files: &[Ino], rounds: &mut u32) -> Result<NotHome, Error> {
+        let failed = self.write_homes(files, Some(self))?;
+        *rounds += 1;
+        let mut core = self.core();
+        let over = |ino: &Ino| *rounds >= BARRIER_ROUNDS || failed.iter().any(|(of, _)| of == ino);
+        core.writeback.let_pass_if(over);
+        drop(core);
+        Ok(failed)
     }
 
     /// Seals a segment of the images that there are, to make room for more, unless it had to wait for files' data.
@@ -242,11 +244,13 @@ impl Sealer<'_> {
     /// Writes a checkpoint and the superblock that names it (rules 5 and 9).
     pub(super) fn checkpoint(&self, end: End) -> Result<(), Error> {
         self.core().access.check()?;
-        loop {
-            self.step(|core| core.commit(self).prepare_checkpoint())?;
-            self.commit_shown(false, Durability::Written)?;
-            if self.seal_checkpoint()? {
-                break;
+        self.step(|core| core.commit(self).prepare_checkpoint())?;
+        self.commit_shown(false, Durability::Written)?;
+        let mut rounds = 0;
+        while let Some(files) = self.seal_checkpoint()? {
+            match files.is_empty() {
+                true => drop(self.commit_shown(false, Durability::Durable)?),
+                false => drop(self.pass(&files, &mut rounds)?),
             }
         }
         self.flush()?;
@@ -254,31 +258,34 @@ impl Sealer<'_> {
     }
 
     /// Seals what operations have changed since the last segment, and a checkpoint behind it: whoever waited until nothing is
-    /// dirty would wait for them. Returns whether it could.
-    fn seal_checkpoint(&self) -> Result<bool, Error> {
+    /// dirty would wait for them. Returns what must come first, if anything: the data of these files, or else a segment and a flush.
+    fn seal_checkpoint(&self) -> Result<Option<Vec<Ino>>, Error> {
         let mut sealed = Vec::new();
-        let whole = self.step(|core| {
-            if core.is_dirty() && self.takes_along(core) {
+        let first = self.step(|core| {
+            if core.is_dirty() {
+                let held_up = core.held_up();
+                if !held_up.is_empty() || !self.takes_along(core) {
+                    return Ok(Some(held_up));
+                }
                 sealed.extend(core.commit(self).seal(false)?);
             }
             if core.is_dirty() {
-                return Ok(false);
+                return Ok(Some(Vec::new()));
             }
             sealed.push(core.commit(self).seal_checkpoint()?);
-            Ok(true)
+            Ok(None)
         });
         for segment in sealed {
             self.launch(segment)?;
         }
-        whole
+        first
     }
 
-    /// Whether one segment more can be sealed before the checkpoint: it waits for no file's data, and leaves room for that in
-    /// what may be undurable.
+    /// Whether what may be undurable leaves room for one segment more before the checkpoint.
     fn takes_along(&self, core: &mut Core) -> bool {
         let both = core.budget().segment_estimate() + u64::from(core.geometry.segment_max);
         let fits = core.log.undurable_bytes() + both <= UNDURABLE_MAX;
-        (fits || !self.law.bounds_undurable()) && core.held_up().is_empty()
+        fits || !self.law.bounds_undurable()
     }
 
     /// Writes the superblock copy that does not hold the newest checkpoint, and flushes it.
