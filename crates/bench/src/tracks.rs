@@ -392,7 +392,7 @@ mod tests {
             seed: 1,
             hash: false,
             idle: false,
-            deltas: false,
+            deltas: true,
         };
         for set in [Set::Flat, Set::Deep] {
             let row = || Row::new(set, Preset::Reference, scale).unwrap();
@@ -423,7 +423,7 @@ mod tests {
             seed: 1,
             hash: false,
             idle: true,
-            deltas: false,
+            deltas: true,
         };
         let row = Row::new(Set::Flat, Preset::Reference, scale).unwrap();
         assert_eq!((row.settled, row.said), (0, Some(0.0)));

@@ -336,8 +336,8 @@ impl Report {
     /// What the volume is, and what it holds on the device and in memory.
     fn volume_lines(&self) -> [String; 9] {
         let (size, number) = (|path| self.size(path), |path| self.number(path));
-        let deltas = match self.value("/volume/deltas") == Value::Bool(true) {
-            true => " with deltas",
+        let deltas = match self.value("/volume/deltas") == Value::Bool(false) {
+            true => " without deltas",
             false => "",
         };
         [

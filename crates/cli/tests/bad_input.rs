@@ -182,6 +182,36 @@ fn versions_and_features_of_the_future() {
     }
 }
 
+/// Programs that know no deltas refuse a volume with them, so whoever has one of these leaves them out.
+#[test]
+fn volumes_have_deltas_unless_they_are_left_out() {
+    for (switches, expected) in [
+        (&[][..], true),
+        (&["--deltas"], true),
+        (&["--no-deltas"], false),
+        (&["--deltas", "--no-deltas"], false),
+        (&["--no-deltas", "--deltas"], true),
+    ] {
+        let place = Place::blank(16 << 20);
+        let made = [
+            &["mkfs", "--json"],
+            switches,
+            &[place.image.to_str().unwrap()],
+        ]
+        .concat();
+        let output = loamfs(&made);
+        assert!(output.status.success(), "{made:?}: {output:?}");
+        let said: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(said["deltas"], expected, "{made:?}");
+        for offset in OFFSETS {
+            let mut incompatible = [0; 8];
+            let at = offset + 64;
+            place.file().read_exact_at(&mut incompatible, at).unwrap();
+            assert_eq!(incompatible[0] & 8 != 0, expected, "{made:?}");
+        }
+    }
+}
+
 /// Who does not know a read-only compatible feature may look, but not write, whichever copy has it.
 #[test]
 fn features_that_only_writers_must_know() {

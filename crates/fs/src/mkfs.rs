@@ -79,7 +79,7 @@ impl Default for MkfsOptions {
             segment_max: None,
             checkpoint_segments_max: None,
             checkpoint_nodes_max: None,
-            deltas: false,
+            deltas: true,
             copy: None,
             section: None,
             avg_file_size: 16 << 10,

@@ -4,7 +4,10 @@
 mod common;
 
 use common::{made_with, open};
-use loamfs_fs::{Env, Ino, NewInode, Place, ROOT_INO, SetAttr, Volume, shrink};
+use loamfs_check::{Options, check};
+use loamfs_device::Device;
+use loamfs_fs::{Env, Ino, MkfsOptions, NewInode, Place, ROOT_INO, SetAttr, Volume, shrink};
+use loamfs_log::superblocks;
 
 const NEW: NewInode = NewInode::of_mode(0o600);
 /// Files of the volumes here: of several inode blocks.
@@ -58,6 +61,38 @@ fn a_change_of_an_inode_writes_no_block_of_inodes() {
     let (apart, whole) = (cost(true), cost(false));
     assert!(whole >= 6 * (16 << 10), "{whole}");
     assert!(apart <= 16 << 10, "{apart}");
+}
+
+fn has_deltas(device: &dyn Device) -> bool {
+    superblocks::read(device).unwrap().newest.has_deltas()
+}
+
+#[test]
+fn volumes_have_deltas_unless_they_are_made_without() {
+    assert!(MkfsOptions::default().deltas);
+    for deltas in [true, false] {
+        assert_eq!(has_deltas(&*made_with(64 << 20, deltas)), deltas);
+    }
+}
+
+/// Whoever made it for an older program can go back to that.
+#[test]
+fn a_volume_without_deltas_is_used_and_stays_without() {
+    let device = made_with(64 << 20, false);
+    let volume = open(&device);
+    let files = filled(&volume);
+    touch(&volume, &files, 0o640);
+    // As a crash leaves it.
+    drop(volume);
+    let volume = open(&device);
+    assert_changed(&volume, &files, 0o640);
+    touch(&volume, &files, 0o604);
+    volume.upkeep().checkpoint().unwrap();
+    volume.close().unwrap();
+    assert_changed(&open(&device), &files, 0o604);
+    assert!(!has_deltas(&*device));
+    let report = check(&*device, &mut Options::default());
+    assert!(report.problems.is_empty(), "{:?}", report.problems);
 }
 
 /// The deltas of several segments count in their order, and a checkpoint carries them on.

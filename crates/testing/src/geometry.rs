@@ -92,6 +92,8 @@ impl Geometry {
             segment_max: Some(self.segment_max),
             checkpoint_segments_max: Some(self.checkpoint_segments_max),
             checkpoint_nodes_max: self.checkpoint_nodes_max,
+            // That is a matter of the kind of volume (`loam::VOLUMES`).
+            deltas: false,
             ..MkfsOptions::default()
         }
     }

@@ -8,6 +8,7 @@ use loamfs_fs::{CopyKind, Section};
 use loamfs_testing::campaign::{self, image_after};
 use loamfs_testing::explore::cases::{Case, GEOMETRIES, all_carrying, all_singles, combined, long};
 use loamfs_testing::explore::fleet::{Orders, Outcome, run};
+use loamfs_testing::loam::{DELTAS, Loam};
 use loamfs_testing::pair::Pair;
 use loamfs_testing::shrink::Limit;
 use loamfs_testing::watchdog::Watchdog;
@@ -28,8 +29,10 @@ fn two_devices_do_what_the_model_does() {
         let case = campaign::Case::of(seed, None);
         watchdog.enter(Some(case.to_string()));
         let shrinking = Limit::Time(Duration::from_secs(20));
-        if let Err(report) = campaign::run(&Pair::default(), &case, 1_000, shrinking) {
-            panic!("{report}");
+        for pair in [Pair::default(), with_deltas()] {
+            if let Err(report) = campaign::run(&pair, &case, 1_000, shrinking) {
+                panic!("{report}");
+            }
         }
     }
     watchdog.enter(None);
@@ -41,6 +44,14 @@ fn the_same_seed_gives_the_same_bytes_on_two_devices() {
         let case = campaign::Case::of(seed, None);
         let image = || image_after(&Pair::default(), &case, 300).unwrap();
         assert!(image() == image(), "{case}");
+    }
+}
+
+/// Two devices whose segments say what changed in inodes, as users have them.
+fn with_deltas() -> Pair {
+    Pair {
+        loam: Loam::default().on(DELTAS).unwrap(),
+        ..Pair::default()
     }
 }
 
@@ -61,13 +72,17 @@ fn either_device_may_keep_or_lose_what_it_has_not_flushed() {
     let singles = singles.step_by(SINGLES_STEP);
     let pairs = (3000..3006).map(combined);
     let cases: Vec<Case> = singles.chain(pairs).chain([long(3000, 60)]).collect();
-    let outcome = explore(&Pair::default(), &cases, false);
-    for report in &outcome.reports {
-        println!("{report}");
+    // Without deltas, and with them in a case of three.
+    let some: Vec<Case> = cases.iter().step_by(3).cloned().collect();
+    for (pair, cases, states) in [(Pair::default(), cases, 1_000), (with_deltas(), some, 300)] {
+        let outcome = explore(&pair, &cases, false);
+        for report in &outcome.reports {
+            println!("{report}");
+        }
+        assert!(outcome.reports.is_empty());
+        assert_eq!(outcome.tally.cases as usize, cases.len());
+        assert!(outcome.tally.distinct > states, "{}", outcome.tally);
     }
-    assert!(outcome.reports.is_empty());
-    assert_eq!(outcome.tally.cases as usize, cases.len());
-    assert!(outcome.tally.distinct > 1_000, "{}", outcome.tally);
 }
 
 /// Whether files of a case are written back.
@@ -145,7 +160,7 @@ fn files_that_stand_in_extents_of_a_section_survive_crashes() {
 fn is_whole_on_either_device(copy: CopyKind) {
     let twice = Pair {
         copy: Some(copy),
-        ..Pair::default()
+        ..with_deltas()
     };
     let cases: Vec<Case> = (4000..4002).map(|seed| long(seed, 60)).collect();
     let outcome = explore(&twice, &cases, false);

@@ -35,9 +35,9 @@ pub struct CleanArgs {
     /// What the volume is made with, as by `mkfs --profile`.
     #[arg(long, requires = "volume", default_value = PROFILES[1], value_parser = PROFILES)]
     profile: String,
-    /// Its segments say what changed in inodes, instead of writing their blocks (`MkfsOptions::deltas`).
+    /// Its segments write the blocks of inodes, instead of saying what changed in them, as by `mkfs --no-deltas`.
     #[arg(long, requires = "volume")]
-    deltas: bool,
+    no_deltas: bool,
     /// What is on it.
     #[arg(long, requires = "volume", default_value = "large")]
     contents: Contents,
@@ -96,7 +96,7 @@ impl CleanArgs {
     fn run_volume(&self, bytes: u64, scale: Scale, chosen: &[Pattern]) -> Result<(), Error> {
         let subject = Subject {
             profile: self.profile.clone(),
-            deltas: self.deltas,
+            deltas: !self.no_deltas,
             bytes,
             contents: self.contents,
             utilisations: self.full.clone(),

@@ -42,9 +42,9 @@ pub struct TracksArgs {
     /// Let the clock form tracks while nobody asks for anything, instead of asking for them. It takes the directories of which it pays.
     #[arg(long)]
     idle: bool,
-    /// Make the volume with `mkfs --deltas`.
+    /// Make the volume with `mkfs --no-deltas`.
     #[arg(long)]
-    deltas: bool,
+    no_deltas: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -60,7 +60,7 @@ impl TracksArgs {
             seed: self.seed,
             hash: self.hash,
             idle: self.idle,
-            deltas: self.deltas,
+            deltas: !self.no_deltas,
         };
         let chosen = match self.only.as_slice() {
             [] => Set::value_variants(),

@@ -65,9 +65,12 @@ pub struct MkfsArgs {
     /// Size of an allocation group. Default: near 1/128 of the volume, 8M to 256M.
     #[arg(long, value_parser = parse)]
     group_size: Option<u64>,
-    /// Have the log say what changed in inodes, instead of writing the blocks that hold them. A nearly full volume whose small files are
-    /// overwritten then writes a third of the bytes. Programs older than this switch cannot open it.
+    /// Have the log write whole blocks of inodes when one of them changes, so that programs older than deltas can open the volume. By
+    /// default it says what changed (deltas): a nearly full volume whose small files are overwritten then writes a third of the bytes.
     #[arg(long)]
+    no_deltas: bool,
+    /// What is done anyway.
+    #[arg(long, hide = true, overrides_with = "no_deltas")]
     deltas: bool,
     /// Average size of the files to come.
     #[arg(long, value_parser = parse_u32)]
@@ -184,7 +187,7 @@ impl MkfsArgs {
             block_size: self.block_size,
             fragment_size: self.fragment_size,
             group_size: self.group_size,
-            deltas: self.deltas,
+            deltas: self.deltas || !self.no_deltas,
             avg_file_size: self.avg_file_size.unwrap_or(default.avg_file_size),
             files_per_dir: self.files_per_dir.unwrap_or(default.files_per_dir),
             copy: self.copy.map(Copies::kind),

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 /// An empty volume of so many bytes.
 pub fn made(bytes: u64) -> Arc<dyn Device> {
-    made_with(bytes, false)
+    made_with(bytes, true)
 }
 
-/// The same; segments may say what changed in inodes.
+/// The same; whether segments may say what changed in inodes.
 pub fn made_with(bytes: u64, deltas: bool) -> Arc<dyn Device> {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(bytes));
     let options = MkfsOptions {

@@ -8,7 +8,7 @@ use loamfs_testing::fsx::conductor::{self, Settings};
 use loamfs_testing::fsx::worker;
 
 const USAGE: &str = "fsx --loamfs PROGRAM --work DIRECTORY [--seed N] [--ops M] [--seconds T]
-      [--processes K] [--size BYTES] [--deltas] [--fast BYTES [--copy each|behind]]
+      [--processes K] [--size BYTES] [--deltas true|false] [--fast BYTES [--copy each|behind]]
 
   Needs root. Makes an image and a mount point in the directory; K processes do M operations together. With --fast a fast
   device is beside it, and with --copy its log stands twice.";
@@ -22,7 +22,7 @@ fn settings(args: &mut Args) -> Result<Settings, String> {
         seconds: args.or("seconds", 3600)?,
         processes: args.or("processes", 4)?,
         size: args.or("size", "256M".to_owned())?,
-        deltas: args.or("deltas", false)?,
+        deltas: args.or("deltas", true)?,
         fast: args.get("fast")?,
         copy: args.get("copy")?,
     })

@@ -302,8 +302,8 @@ impl Conductor<'_> {
 fn make_volume(settings: &Settings, image: &Path) -> io::Result<Option<PathBuf>> {
     let mut mkfs = Command::new(&settings.loamfs);
     mkfs.args(["mkfs", "--force"]);
-    if settings.deltas {
-        mkfs.arg("--deltas");
+    if !settings.deltas {
+        mkfs.arg("--no-deltas");
     }
     let fast = match &settings.fast {
         None => {

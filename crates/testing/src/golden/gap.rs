@@ -64,6 +64,7 @@ pub(super) fn make() -> Made<Image> {
     let options = MkfsOptions {
         label: "golden gap".into(),
         uuid: Some([0x5b; 16]),
+        deltas: false,
         ..MkfsOptions::default()
     };
     mkfs_on(&devices.collect::<Vec<_>>(), &options, &stopped(90))?;

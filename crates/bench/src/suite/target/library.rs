@@ -39,9 +39,9 @@ pub struct LibraryArgs {
     /// What the library's volume is made with, as by `mkfs --profile`.
     #[arg(long, value_name = "PROFILE", requires = "library", default_value = PROFILES[0], value_parser = PROFILES)]
     profile: String,
-    /// Segments of the library's volume say what changed in inodes, instead of writing their blocks (`MkfsOptions::deltas`).
+    /// Segments of the library's volume write the blocks of inodes, instead of saying what changed in them, as by `mkfs --no-deltas`.
     #[arg(long, requires = "library")]
-    deltas: bool,
+    no_deltas: bool,
     /// Which groups the library empties first, as the mount option of that name.
     #[arg(long, value_name = "POLICY", requires = "library", value_parser = policy)]
     clean: Option<CleaningPolicy>,
@@ -55,7 +55,7 @@ impl LibraryArgs {
     /// What the volume is made with.
     fn made_with(&self) -> MkfsOptions {
         let default = MkfsOptions {
-            deltas: self.deltas,
+            deltas: !self.no_deltas,
             ..MkfsOptions::default()
         };
         match self.profile.is_empty() {
@@ -71,7 +71,7 @@ impl LibraryArgs {
     pub fn told(&self) -> Option<String> {
         let settle = self.settle.map(|bytes| format!("settle={bytes}"));
         let shingled = self.shingled.then(|| "shingled".to_owned());
-        let deltas = self.deltas.then(|| "deltas".to_owned());
+        let deltas = self.no_deltas.then(|| "no-deltas".to_owned());
         let mut all = CleaningPolicy::NAMED.into_iter();
         let clean = all.find(|(_, policy)| Some(*policy) == self.clean);
         let clean = clean.map(|(name, _)| format!("clean={name}"));
