@@ -58,6 +58,13 @@ impl Delta {
         })
     }
 
+    /// Bytes of the payload of what makes `new` of `old`, at most, if `open` words, a bit for each, may become anything.
+    pub fn bytes_most(old: &[u8], new: &[u8], open: u64) -> usize {
+        let both = (0u32..).zip(old.chunks_exact(WORD).zip(new.chunks_exact(WORD)));
+        let may_change = both.filter(|(number, (old, new))| old != new || open >> number & 1 != 0);
+        size_of::<RawDelta>() + may_change.count() * WORD
+    }
+
     /// The inode.
     pub const fn ino(&self) -> Ino {
         self.ino
@@ -160,7 +167,9 @@ impl Delta {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::inode::{Inode, Timestamp, mode};
+    use crate::inode::{Body, Inode, Settled, Timestamp, mode};
+    use crate::pointer::Pointer;
+    use crate::types::FragAddr;
 
     fn inode(ino: u64, generation: u32) -> Inode {
         Inode::new(
@@ -187,6 +196,48 @@ mod tests {
         assert!(delta.apply(&mut bytes));
         assert_eq!(bytes, new.encode());
         assert_eq!(Delta::between(&bytes, &bytes), None);
+    }
+
+    /// Whatever a segment makes of what is open, the record is no longer than it was said to be.
+    #[test]
+    fn a_delta_is_no_longer_than_what_changed_and_what_is_open() {
+        let old = Inode {
+            body: Body::Inline(vec![1; 240]),
+            size: 240,
+            ..inode(40, 7)
+        };
+        let waits = Inode {
+            body: Body::Empty,
+            size: 9000,
+            ..old.clone()
+        };
+        let placed = Inode {
+            ssn: Ssn(u64::MAX),
+            size: 8000,
+            frags: 9,
+            body: Body::Settled(Settled {
+                pointer: Pointer {
+                    addr: FragAddr(u64::MAX),
+                    frags: 9,
+                    stored: 8000,
+                    birth: Ssn(u64::MAX),
+                    checksum: u64::MAX,
+                    ..Pointer::NONE
+                },
+                slot: 63,
+                key: u64::MAX,
+            }),
+            ..waits.clone()
+        };
+        let most = Delta::bytes_most(&old.encode(), &waits.encode(), waits.open_words());
+        let delta = Delta::between(&old.encode(), &placed.encode()).unwrap();
+        assert!(delta.bytes() <= most, "{} > {most}", delta.bytes());
+        let owned = Inode {
+            uid: 1,
+            ..inode(40, 7)
+        };
+        let most = Delta::bytes_most(&inode(40, 7).encode(), &owned.encode(), owned.open_words());
+        assert!(most < 160, "{most}");
     }
 
     #[test]

@@ -429,6 +429,12 @@ const _: () = assert!(size_of::<RawInode>() == SIZE);
 /// Where an inode's bytes say which segment changed it last.
 pub(crate) const SSN_AT: usize = std::mem::offset_of!(RawInode, ssn);
 
+/// The 8-byte words of an inode that some bytes of it touch, a bit for each.
+const fn words(at: usize, len: usize) -> u64 {
+    let (first, end) = (at / 8, (at + len).div_ceil(8));
+    u64::MAX >> (u64::BITS as usize - (end - first)) << first
+}
+
 /// Which state of which inode some bytes are: its number, its generation, and the segment that changed it last; `None` if they are
 /// too few or too many.
 pub(crate) fn state_of(bytes: &[u8]) -> Option<(Ino, u32, Ssn)> {
@@ -436,6 +442,16 @@ pub(crate) fn state_of(bytes: &[u8]) -> Option<(Ino, u32, Ssn)> {
     let (ino, generation) = (Ino(raw.ino.get()), raw.generation.get());
     Some((ino, generation, Ssn(raw.ssn.get())))
 }
+
+// No place in the tail is longer than a root.
+const _: () = assert!(size_of::<RawPointer>() <= TreeRoot::SIZE);
+const _: () = assert!(size_of::<RawSettled>() <= TreeRoot::SIZE);
+
+/// Words of every inode of which a segment decides what they say.
+const OPEN: u64 = words(std::mem::offset_of!(RawInode, size), 8)
+    | words(SSN_AT, 8)
+    | words(std::mem::offset_of!(RawInode, frags), 16)
+    | words(std::mem::offset_of!(RawInode, tail), TreeRoot::SIZE);
 
 impl Inode {
     /// An empty inode of root's with one name, or two for a directory, made at `at`; nothing stands anywhere yet.
@@ -488,6 +504,21 @@ impl Inode {
     /// Whether it is a regular file.
     pub const fn is_file(&self) -> bool {
         self.file_type() == mode::REGULAR
+    }
+
+    /// Its words, a bit for each, of which a segment that is sealed decides what they say: where content and attributes are, and how
+    /// much of the content is shown.
+    pub fn open_words(&self) -> u64 {
+        use std::mem::offset_of;
+        if self.table != Table::None {
+            return u64::MAX;
+        }
+        let roots = [
+            (offset_of!(RawInode, checksums), &self.checksums),
+            (offset_of!(RawInode, xattrs), &self.xattrs),
+        ];
+        let roots = roots.iter().filter(|(_, root)| !root.is_empty());
+        roots.fold(OPEN, |open, (at, _)| open | words(*at, TreeRoot::SIZE))
     }
 
     /// Bytes of the tail that body, table and attributes leave.

@@ -14,7 +14,7 @@ use block::InodeBlock;
 use deltas::Deltas;
 use loamfs_format::ifile::{INO_MAX, IfileEntry, block_of, ino_at, slot_of};
 use loamfs_format::inode::{self, Body, Inode};
-use loamfs_format::summary::Unwritten;
+use loamfs_format::summary::{DELTA_SIZE_MAX, Unwritten, delta_size_most};
 use loamfs_format::{BlockKind, Geometry, GroupNo, Identity, Ino, InodeBlockNo, Ssn};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -197,6 +197,19 @@ impl Node {
         done
     }
 
+    /// Bytes of the record that says what changed in it since it was `stored`, at most.
+    fn longest_delta(&self, stored: &[u8]) -> u64 {
+        let new = match self.small {
+            // A pointer comes in the place of what is there.
+            Some(_) => Inode {
+                body: Body::Empty,
+                ..self.inode.clone()
+            },
+            None => self.inode.clone(),
+        };
+        delta_size_most(stored, &new.encode(), new.open_words())
+    }
+
     /// Whether nobody would miss it in memory.
     fn idle(&self) -> bool {
         !self.dirty && self.small.is_none() && self.homed.is_clean()
@@ -299,6 +312,18 @@ impl Inodes {
     pub fn dirty_blocks(&self) -> impl Iterator<Item = (InodeBlockNo, &InodeBlock)> {
         let blocks = self.blocks.iter().map(|(block, b)| (*block, b));
         blocks.filter(|(_, b)| b.is_dirty())
+    }
+
+    /// Bytes of the records by which the next segment says what changed in a block, at most.
+    pub fn longest_deltas(&self, block: InodeBlockNo, b: &InodeBlock) -> u64 {
+        let (entry, stored) = b.sealed_form();
+        let changed = b.inos(block).filter_map(|ino| self.get(ino));
+        let longest = changed.filter(|node| node.dirty).map(|node| {
+            let at = entry.offset_of(slot_of(node.inode.ino));
+            let old = at.and_then(|at| stored.as_deref()?.get(at..at + inode::SIZE));
+            old.map_or(DELTA_SIZE_MAX, |old| node.longest_delta(old))
+        });
+        longest.sum()
     }
 
     /// Bytes of the longest inode block in memory.

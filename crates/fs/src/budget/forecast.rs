@@ -19,6 +19,8 @@ use loamfs_space::{Leaving, Space};
 const AHEAD: u64 = 64 << 10;
 /// Level of the highest root whose leaves are counted: a deeper tree has more of them than a few segments change.
 const COUNTED_LEVEL: u8 = 2;
+/// What part of a volume deltas are worth: each is said again by every checkpoint, and has room for that twice.
+const DELTAS_PART: u64 = 256;
 /// Bytes of a segment that would take many of the smallest holes.
 const SCATTERS: u64 = 128 << 10;
 
@@ -258,7 +260,10 @@ impl Budget<'_> {
     pub fn deltas_most(&self) -> u64 {
         let told = Features::incompatible(INCOMPATIBLE_DELTAS);
         match self.checkpoints.is_announced(told) && self.access.is_writable() {
-            true => u64::from(self.geometry.checkpoint_summary_max) / 4,
+            true => {
+                let most = u64::from(self.geometry.checkpoint_summary_max);
+                (self.sizes.volume_bytes() / DELTAS_PART).clamp(most / 4, most)
+            }
             false => 0,
         }
     }

@@ -35,7 +35,7 @@ pub(super) struct Contents {
     pub inode_blocks: Vec<InodeBlockNo>,
     /// Inode blocks that stay where they are, and of which the summary says what changed.
     pub apart: Vec<InodeBlockNo>,
-    /// Inodes of these that changed, at most.
+    /// Bytes of what it says, at most.
     pub deltas: u64,
     pub trees: Vec<(TreeOf, usize)>,
     pub data: Vec<Item>,
@@ -100,7 +100,7 @@ impl Contents {
         let stays = |block: InodeBlockNo, b: &InodeBlock| inodes.deltas().stays(block, b);
         for (block, b) in inodes.dirty_blocks().filter(|(no, b)| stays(*no, b)) {
             self.apart.push(block);
-            self.deltas += u64::from(b.changed());
+            self.deltas += inodes.longest_deltas(block, b);
         }
         let dirty = inodes.dirty_blocks();
         let dirty = dirty.filter(|(block, b)| b.live() != 0 && !stays(*block, b));

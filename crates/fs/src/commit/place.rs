@@ -6,7 +6,7 @@ use crate::blocks::Stop;
 use crate::budget::worst_case::RecordCounts;
 use crate::reclaim::{Fight, Plugging};
 use loamfs_format::group::Role;
-use loamfs_format::summary::{DELTA_SIZE_MAX, SegmentKind};
+use loamfs_format::summary::SegmentKind;
 use loamfs_log::plugging::Cut;
 use loamfs_log::segment::{PlaceError, SegmentBody, SegmentPlace, place};
 use loamfs_log::writer::Tail;
@@ -55,7 +55,7 @@ impl Commit<'_> {
             inode_blocks: core.inodes.block_count() as u64,
             deltas: match kind {
                 SegmentKind::Checkpoint => core.inodes.deltas().bytes(),
-                SegmentKind::Normal | SegmentKind::Mount => contents.deltas * DELTA_SIZE_MAX,
+                SegmentKind::Normal | SegmentKind::Mount => contents.deltas,
             },
             frees: superseded as u64 + blocks,
             others: (core.pending.records().len() + held + contents.data.len()) as u64,
