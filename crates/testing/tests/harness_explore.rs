@@ -8,7 +8,7 @@ mod toy;
 use std::time::Duration;
 
 use loamfs_testing::explore::cases::{Case, GEOMETRIES, all_singles, combined, long};
-use loamfs_testing::explore::fleet::{Orders, Outcome, run};
+use loamfs_testing::explore::fleet::{Orders, Outcome, run, run_in_turn};
 use loamfs_testing::explore::hunt::Effort;
 use loamfs_testing::subject::System;
 use toy::{Defect, Toy};
@@ -26,21 +26,38 @@ fn cases() -> Vec<Case> {
     cases
 }
 
+const ORDERS: Orders = Orders {
+    effort: Effort {
+        states: 24,
+        rot: false,
+        ..Effort::QUICK
+    },
+    time: Duration::from_secs(60),
+    shrinking: Duration::from_secs(2),
+    keep_going: false,
+    threads: 2,
+    hang: Duration::from_secs(120),
+    print: false,
+};
+
 fn explore(system: &dyn System) -> Outcome {
+    run(system, &cases(), ORDERS)
+}
+
+/// What outlasts the time takes none of what comes behind it: nothing is passed over that nobody would miss.
+#[test]
+fn every_slice_comes_up_however_short_the_time() {
+    let (toy, cases) = (Toy::default(), cases());
     let orders = Orders {
-        effort: Effort {
-            states: 24,
-            rot: false,
-            ..Effort::QUICK
-        },
-        time: Duration::from_secs(60),
-        shrinking: Duration::from_secs(2),
-        keep_going: false,
-        threads: 2,
-        hang: Duration::from_secs(120),
-        print: false,
+        time: Duration::from_millis(1),
+        ..ORDERS
     };
-    run(system, &cases(), orders)
+    let mut done = Vec::new();
+    run_in_turn(&[(&toy, &cases), (&toy, &cases)], orders, |_, outcome| {
+        done.push(outcome.tally.cases);
+    });
+    assert_eq!(done.len(), 2);
+    assert!(done.iter().all(|cases| *cases > 0), "{done:?}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use loamfs_testing::explore::cases::{
     combined_forming, long,
 };
 use loamfs_testing::explore::changes;
-use loamfs_testing::explore::fleet::{Orders, Outcome, run};
+use loamfs_testing::explore::fleet::{Orders, Outcome, Slice, run_in_turn};
 use loamfs_testing::explore::hunt::Effort;
 use loamfs_testing::explore::names::named;
 use loamfs_testing::geometry::Geometry;
@@ -31,7 +31,8 @@ const USAGE: &str = "explore [--seed N] [--seconds T] [--singles N] [--pairs N] 
   one of its own, so that space is reused at once and writes land apart. Tiered:
   volumes of a fast device and a slow one, between which large files are carried.
   On the volumes hfs-turning small files settle into tracks by the clock.
-  The seed chooses among crashes too.";
+  The seed chooses among crashes too, and the order of all cases: whatever the
+  seconds suffice for has some of each kind. Half of them are for changes.";
 
 struct Settings {
     cases: Vec<Case>,
@@ -77,13 +78,14 @@ fn settings() -> Result<Settings, String> {
         Some(name) => vec![named(&name).ok_or_else(|| format!("{name}: no such case"))?],
         None => {
             let (of, combination) = kinds(tiered, &volumes);
-            let mut cases = chosen(of, singles, seed);
+            let all = GEOMETRIES.into_iter().flat_map(of).collect();
+            let mut cases = drawn(all, singles, seed);
             cases.extend((seed..seed + pairs).map(combination));
             cases.extend((seed..seed + longs).map(|seed| long(seed, ops)));
             if !tiered {
                 cases.extend((seed..seed + changed).flat_map(changes::all));
             }
-            cases
+            drawn(cases, usize::MAX, seed)
         }
     };
     Ok(Settings {
@@ -111,9 +113,8 @@ fn kinds(tiered: bool, volumes: &str) -> (Singles, fn(u64) -> Case) {
     }
 }
 
-/// So many singles of a kind, in an order that the seed gives.
-fn chosen(of: Singles, count: usize, seed: u64) -> Vec<Case> {
-    let mut all: Vec<Case> = GEOMETRIES.into_iter().flat_map(of).collect();
+/// So many cases of all, or all, in an order that the seed gives.
+fn drawn(mut all: Vec<Case>, count: usize, seed: u64) -> Vec<Case> {
     let mut rng = Rng::new(seed);
     let mut cases = Vec::new();
     while cases.len() < count && !all.is_empty() {
@@ -136,7 +137,6 @@ fn main() -> ExitCode {
     let several = Several {
         loam: settings.system.clone(),
     };
-    let mut orders = settings.orders;
     let pair = Pair {
         loam: settings.system.clone(),
         ..Pair::default()
@@ -146,24 +146,26 @@ fn main() -> ExitCode {
     } else {
         &settings.system
     };
-    let mut failed = explored(system, &plain, orders, began);
-    orders.time = orders.time.saturating_sub(began.elapsed());
-    if orders.keep_going || !failed {
-        failed |= explored(&several, &changing, orders, began);
-    }
+    let slices: [Slice<'_>; 2] = [(system, &plain), (&several, &changing)];
+    let some: Vec<Slice<'_>> = slices
+        .into_iter()
+        .filter(|(_, cases)| !cases.is_empty())
+        .collect();
+    let mut failed = false;
+    run_in_turn(&some, settings.orders, |cases, outcome| {
+        say(cases, outcome, began);
+        failed |= !outcome.reports.is_empty();
+    });
     ExitCode::from(u8::from(failed))
 }
 
-/// Explores cases, and says what came of it; whether one failed.
-fn explored(system: &dyn System, cases: &[Case], orders: Orders, began: Instant) -> bool {
-    if cases.is_empty() {
-        return false;
-    }
+/// Says what came of some cases.
+fn say(cases: &[Case], outcome: &Outcome, began: Instant) {
     let Outcome {
         tally,
         reports,
         repeated,
-    } = run(system, cases, orders);
+    } = outcome;
     println!(
         "{} of {} cases: {tally}; {} kinds of failure, {repeated} more alike; {:.0} s",
         tally.cases,
@@ -171,5 +173,4 @@ fn explored(system: &dyn System, cases: &[Case], orders: Orders, began: Instant)
         reports.len(),
         began.elapsed().as_secs_f32()
     );
-    !reports.is_empty()
 }

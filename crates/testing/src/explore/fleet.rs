@@ -45,7 +45,7 @@ impl fmt::Display for Report {
 pub struct Orders {
     /// How far each goes.
     pub effort: Effort,
-    /// No case begins after this long.
+    /// No case begins after this long, but for the first of each thread.
     pub time: Duration,
     /// How long a failing case may be cut down.
     pub shrinking: Duration,
@@ -125,18 +125,40 @@ pub fn run(system: &dyn System, cases: &[Case], orders: Orders) -> Outcome {
         .unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Some of the cases, and the system that they are for.
+pub type Slice<'a> = (&'a dyn System, &'a [Case]);
+
+/// Runs slices one after the other, and says what became of each. Each has as much of the time as the others, and what those before it
+/// left. None is passed over because another one had too many cases.
+pub fn run_in_turn(slices: &[Slice<'_>], orders: Orders, mut ended: impl FnMut(&[Case], &Outcome)) {
+    let began = Instant::now();
+    for (index, (system, cases)) in slices.iter().enumerate() {
+        let time = part(orders.time, index, slices.len(), began.elapsed());
+        let outcome = run(*system, cases, Orders { time, ..orders });
+        ended(cases, &outcome);
+        if !orders.keep_going && !outcome.reports.is_empty() {
+            break;
+        }
+    }
+}
+
+/// How much of the time one of several slices has, if so much is gone.
+fn part(time: Duration, index: usize, slices: usize, gone: Duration) -> Duration {
+    let until = time.mul_f64((index + 1) as f64 / slices as f64);
+    until.saturating_sub(gone)
+}
+
 impl Fleet<'_> {
     fn work(&self) {
         let watchdog = Watchdog::start(self.orders.hang);
-        while self.began.elapsed() < self.orders.time {
-            let index = self.next.fetch_add(1, Ordering::SeqCst);
-            let Some(case) = self.cases.get(index) else {
-                break;
-            };
+        let next = || self.cases.get(self.next.fetch_add(1, Ordering::SeqCst));
+        for case in std::iter::from_fn(next) {
             watchdog.enter(Some(case.name.clone()));
             self.case(case);
             watchdog.enter(None);
-            if !self.orders.keep_going && !lock(&self.outcome).reports.is_empty() {
+            let failed = !lock(&self.outcome).reports.is_empty();
+            let late = self.began.elapsed() >= self.orders.time;
+            if late || failed && !self.orders.keep_going {
                 break;
             }
         }
@@ -214,6 +236,19 @@ impl Fleet<'_> {
                 println!("FAILED {report}");
             }
             outcome.reports.push(report);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slice_has_its_part_of_the_time_and_what_others_left() {
+        let seconds = Duration::from_secs;
+        for (index, gone, left) in [(0, 0, 50), (1, 50, 50), (1, 10, 90), (1, 120, 0)] {
+            assert_eq!(part(seconds(100), index, 2, seconds(gone)), seconds(left));
         }
     }
 }
