@@ -202,15 +202,20 @@ fn hold(volume: &Volume, names: &[String], byte: u8) {
     }
 }
 
+/// Fills what is free with large files, but for the last ones of them.
+fn fill_but(volume: &Volume, gone: usize) {
+    for name in fill(volume, 4).iter().rev().take(gone) {
+        volume.unlink(ROOT_INO, name.as_bytes()).unwrap();
+    }
+}
+
 /// With more or less room besides, since what is freed is used again at once only where little else is free.
 #[test]
 fn nothing_settles_over_what_is_used_again() {
     for gone in 0..8 {
         let (busy, volume) = open(made(SIZE));
         overwritten(&volume);
-        for name in fill(&volume, 4).iter().rev().take(gone) {
-            volume.unlink(ROOT_INO, name.as_bytes()).unwrap();
-        }
+        fill_but(&volume, gone);
         let names = use_again(&busy, &volume, IoKind::Settle);
         volume.upkeep().settle(usize::MAX).unwrap();
         let names = names.recv().unwrap();
@@ -250,16 +255,18 @@ fn reserved(volume: &Volume, units: u64) -> Ino {
 
 #[test]
 fn no_reserved_home_is_used_again_before_the_first_write_to_it_is_over() {
-    let (busy, volume) = open(made(SIZE));
-    let file = reserved(&volume, 64);
-    fill(&volume, 4);
-    volume.write(file, 0, &[1; 64 * UNIT]).unwrap();
-    let names = use_again(&busy, &volume, IoKind::Homed);
-    // Whether it says that the file is gone is of no interest here.
-    let _ = volume.fsync(file, false);
-    let names = names.recv().unwrap();
-    volume.sync().unwrap();
-    hold(&crashed(&busy), &names, 5);
+    for gone in 0..8 {
+        let (busy, volume) = open(made(SIZE));
+        let file = reserved(&volume, 64);
+        fill_but(&volume, gone);
+        volume.write(file, 0, &[1; 64 * UNIT]).unwrap();
+        let names = use_again(&busy, &volume, IoKind::Homed);
+        // Whether it says that the file is gone is of no interest here.
+        let _ = volume.fsync(file, false);
+        let names = names.recv().unwrap();
+        volume.sync().unwrap();
+        hold(&crashed(&busy), &names, 5);
+    }
 }
 
 #[test]
