@@ -53,27 +53,32 @@ impl Commit<'_> {
         self.seal_dirty(force)
     }
 
-    /// Has some inode blocks written of which segments said much, if there is a segment and room for it. What cannot be read stays
-    /// as it is.
+    /// Has some inode blocks written of which segments said much, if there is a segment and room for it. Nothing is read for those that
+    /// checkpoints have said too often: that takes longer than saying it. What cannot be read stays as it is.
     fn write_crowded(&mut self) -> Result<(), Stop> {
         let eighth = u64::from(self.core.geometry.segment_max) / 8;
         let count = CROWDED.min(eighth / INODE_BLOCK_MAX) as usize;
-        let crowded = self.core.inodes.deltas().crowded(count);
-        let bytes = crowded.len() as u64 * INODE_BLOCK_MAX;
-        if crowded.is_empty() || !self.core.is_dirty() || !self.core.budget().space_fits(bytes, 0) {
+        let crowded = self.core.inodes.deltas().are_crowded();
+        let some = self.core.inodes.deltas().to_write(count);
+        let bytes = some.len() as u64 * INODE_BLOCK_MAX;
+        if some.is_empty() || !self.core.is_dirty() || !self.core.budget().space_fits(bytes, 0) {
             return Ok(());
         }
         let mut missed = Missed::default();
-        for block in crowded {
+        for block in some {
             let Core {
                 inodes,
                 maps,
                 blocks,
                 ..
             } = &mut *self.core;
-            match missed.note(inodes.load_block(maps, blocks, block)) {
+            let loaded = match crowded {
+                true => missed.note(inodes.load_block(maps, blocks, block)),
+                false => blocks.at_once(|blocks| inodes.load_block(maps, blocks, block)),
+            };
+            match loaded {
                 Ok(Some(())) => inodes.touch_block(block)?,
-                Ok(None) => {}
+                Ok(None) => inodes.deltas_mut().put_off(block),
                 Err(error) => {
                     tracing::warn!(?error, block = block.0, "an inode block stays");
                     inodes.deltas_mut().leave(block);

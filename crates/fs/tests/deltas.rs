@@ -172,3 +172,33 @@ fn blocks_are_written_before_there_is_too_much_of_them() {
         );
     }
 }
+
+/// What every checkpoint says again takes more than the block in the end.
+#[test]
+fn a_block_is_written_once_checkpoints_have_said_much_of_it_again() {
+    let device = made_with(64 << 20, true);
+    let volume = open(&device);
+    let files = filled(&volume);
+    let cut = |file: usize, size| {
+        let size = SetAttr {
+            size: Some(size),
+            ..SetAttr::default()
+        };
+        volume.setattr(files[file], &size).unwrap();
+        volume.sync().unwrap();
+    };
+    let is_said = || volume.ranges(files[5]).map(0).unwrap().0[0].place == Place::Summary;
+    cut(5, 100);
+    assert!(is_said());
+    // Of another block.
+    let mut checkpoints = 0..200;
+    let written = checkpoints.find(|turn| {
+        cut(FILES - 1, 200 + turn % 2);
+        volume.upkeep().checkpoint().unwrap();
+        !is_said()
+    });
+    assert!(written.is_some());
+    drop(volume);
+    let size = |ino| open(&device).getattr(ino).unwrap().size;
+    assert_eq!(size(files[5]), 100);
+}

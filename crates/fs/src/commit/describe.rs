@@ -77,6 +77,7 @@ impl Commit<'_> {
         if self.core.env.law().carries_deltas() {
             let deltas = self.core.inodes.deltas().iter().cloned();
             seal.say_all(deltas.map(Record::Delta));
+            self.core.inodes.deltas_mut().said_again();
         }
     }
 

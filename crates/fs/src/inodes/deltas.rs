@@ -3,17 +3,24 @@
 use super::block::InodeBlock;
 use crate::error::Corrupt;
 use loamfs_format::delta::Delta;
-use loamfs_format::ifile::{IfileEntry, block_of, slot_of};
+use loamfs_format::ifile::{INODE_BLOCK_MAX, IfileEntry, block_of, slot_of};
 use loamfs_format::summary::{DELTA_SIZE_MAX, delta_size};
 use loamfs_format::{Ino, InodeBlockNo, inode};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+/// Bytes by which checkpoints say again what was said of a block, before it is written. To write it costs twice as much at most, so
+/// whatever changes later, both together cost no more than half as much again as writing it at once. Where changes come evenly that
+/// is near the least: saying again costs more with each of them.
+const AGAIN_MAX: u64 = INODE_BLOCK_MAX / 2;
+
 /// Deltas of inode blocks, one for each inode that has any. They count until a segment writes the block.
 #[derive(Debug, Default)]
 pub(crate) struct Deltas {
-    of: BTreeMap<InodeBlockNo, BTreeMap<Ino, Delta>>,
+    of: BTreeMap<InodeBlockNo, Said>,
+    /// Blocks that should be written, since checkpoints have said enough of them again.
+    due: BTreeSet<InodeBlockNo>,
     /// Bytes of their records.
     bytes: u64,
     /// Bytes from which on blocks are written; without any none are made.
@@ -22,6 +29,16 @@ pub(crate) struct Deltas {
     next: Share,
     /// Blocks that could not be read to be written.
     unread: BTreeSet<InodeBlockNo>,
+}
+
+/// What was said of a block.
+#[derive(Debug, Default)]
+struct Said {
+    deltas: BTreeMap<Ino, Delta>,
+    /// Bytes of their records.
+    bytes: u64,
+    /// Bytes of records by which checkpoints have said it again.
+    again: u64,
 }
 
 /// What a segment takes, and spares, by saying what changed in blocks.
@@ -36,9 +53,10 @@ pub(crate) struct Share {
 impl Deltas {
     /// A segment says this of an inode. `newest` says whether it counts before what was said already.
     pub fn put(&mut self, mut delta: Delta, newest: bool) {
-        let block = self.of.entry(block_of(delta.ino())).or_default();
-        if let Some(mut before) = block.remove(&delta.ino()) {
-            self.bytes -= delta_size(&before);
+        let said = self.of.entry(block_of(delta.ino())).or_default();
+        self.bytes -= said.bytes;
+        if let Some(mut before) = said.deltas.remove(&delta.ino()) {
+            said.bytes -= delta_size(&before);
             // What is of another state is damage: it fits the block no more than it fits what was said.
             if !newest {
                 delta.follow(&before);
@@ -47,15 +65,35 @@ impl Deltas {
                 delta = before;
             }
         }
-        self.bytes += delta_size(&delta);
-        block.insert(delta.ino(), delta);
+        said.bytes += delta_size(&delta);
+        self.bytes += said.bytes;
+        said.deltas.insert(delta.ino(), delta);
     }
 
     /// A segment writes a block, with all that was said of it, or says that it is gone.
     pub fn written(&mut self, block: InodeBlockNo) {
         let gone = self.of.remove(&block).unwrap_or_default();
-        self.bytes -= gone.values().map(delta_size).sum::<u64>();
+        self.bytes -= gone.bytes;
+        self.due.remove(&block);
         self.unread.remove(&block);
+    }
+
+    /// A checkpoint says all of them again.
+    pub fn said_again(&mut self) {
+        for (block, said) in &mut self.of {
+            said.again += said.bytes;
+            if said.again >= AGAIN_MAX {
+                self.due.insert(*block);
+            }
+        }
+    }
+
+    /// A block is not written though it is due: checkpoints say as much of it again first.
+    pub fn put_off(&mut self, block: InodeBlockNo) {
+        self.due.remove(&block);
+        if let Some(said) = self.of.get_mut(&block) {
+            said.again = 0;
+        }
     }
 
     /// A block that should be written cannot be read: it is not tried again until somebody else has it written.
@@ -116,29 +154,33 @@ impl Deltas {
 
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = &Delta> {
-        self.of.values().flat_map(BTreeMap::values)
+        self.of.values().flat_map(|said| said.deltas.values())
     }
 
     /// Whether an inode has one.
     pub fn has(&self, ino: Ino) -> bool {
-        let block = self.of.get(&block_of(ino));
-        block.is_some_and(|deltas| deltas.contains_key(&ino))
+        let said = self.of.get(&block_of(ino));
+        said.is_some_and(|said| said.deltas.contains_key(&ino))
     }
 
     /// Bytes of those of a block.
     fn bytes_of(&self, block: InodeBlockNo) -> u64 {
-        let those = self.of.get(&block).into_iter().flat_map(BTreeMap::values);
-        those.map(delta_size).sum()
+        self.of.get(&block).map_or(0, |said| said.bytes)
     }
 
-    /// The blocks that should be written since there is much of them, those of which most is said first. Those that cannot be read
-    /// are in nobody's way.
-    pub fn crowded(&self, count: usize) -> Vec<InodeBlockNo> {
-        if self.bytes <= self.most / 2 {
-            return Vec::new();
-        }
-        let all = self.of.keys().copied();
-        let mut blocks: Vec<InodeBlockNo> = all.filter(|it| !self.unread.contains(it)).collect();
+    /// Whether there is so much of them that blocks must be written.
+    pub fn are_crowded(&self) -> bool {
+        self.bytes > self.most / 2
+    }
+
+    /// The blocks that should be written, those of which most is said first: any if there is much of all of them, else those of which
+    /// checkpoints have said enough again. Those that cannot be read are in nobody's way.
+    pub fn to_write(&self, count: usize) -> Vec<InodeBlockNo> {
+        let mut blocks: Vec<InodeBlockNo> = match self.are_crowded() {
+            true => self.of.keys().copied().collect(),
+            false => self.due.iter().copied().collect(),
+        };
+        blocks.retain(|block| !self.unread.contains(block));
         blocks.sort_by_cached_key(|block| (Reverse(self.bytes_of(*block)), *block));
         blocks.truncate(count);
         blocks
@@ -154,11 +196,11 @@ impl Deltas {
         entry: &IfileEntry,
         stored: Arc<[u8]>,
     ) -> Result<Arc<[u8]>, Corrupt> {
-        let Some(deltas) = self.of.get(&block) else {
+        let Some(said) = self.of.get(&block) else {
             return Ok(stored);
         };
         let mut bytes = stored.to_vec();
-        for (ino, delta) in deltas {
+        for (ino, delta) in &said.deltas {
             let at = entry.offset_of(slot_of(*ino));
             let room = at.and_then(|at| bytes.get_mut(at..at.checked_add(inode::SIZE)?));
             if !room.is_some_and(|room| delta.apply(room)) {
@@ -247,11 +289,30 @@ mod tests {
     }
 
     #[test]
+    fn a_block_is_due_once_checkpoints_have_said_enough_of_it_again() {
+        let block = InodeBlockNo(1);
+        let mut deltas = Deltas::default();
+        deltas.keep_to(1 << 20);
+        deltas.put(between(&inode(34, 1, 1), &inode(34, 2, 1)), true);
+        let again = AGAIN_MAX.div_ceil(deltas.bytes());
+        (1..again).for_each(|_| deltas.said_again());
+        assert_eq!(deltas.to_write(9), []);
+        deltas.said_again();
+        assert_eq!(deltas.to_write(9), [block]);
+        deltas.put_off(block);
+        assert_eq!(deltas.to_write(9), []);
+        (0..again).for_each(|_| deltas.said_again());
+        assert_eq!(deltas.to_write(9), [block]);
+        deltas.written(block);
+        assert_eq!(deltas.to_write(9), []);
+    }
+
+    #[test]
     fn the_fullest_blocks_come_first() {
         let mut deltas = Deltas::default();
         deltas.put(between(&inode(32, 1, 1), &inode(32, 2, 1)), true);
         deltas.put(between(&inode(64, 1, 1), &inode(64, 2, 3)), true);
         deltas.put(between(&inode(96, 1, 1), &inode(96, 2, 1)), true);
-        assert_eq!(deltas.crowded(2), [InodeBlockNo(2), InodeBlockNo(1)]);
+        assert_eq!(deltas.to_write(2), [InodeBlockNo(2), InodeBlockNo(1)]);
     }
 }
