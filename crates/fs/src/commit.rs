@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::law::Step;
 use crate::tracks::fresh;
 use contents::{Contents, TreeOf, node_frags};
+use loamfs_format::Ino;
 use loamfs_format::ifile::INODE_BLOCK_MAX;
 use loamfs_format::node::NODE_SIZE;
 use loamfs_format::summary::{Header, SegmentKind};
@@ -23,6 +24,7 @@ use loamfs_format::superblock::CheckpointRef;
 use loamfs_log::segment::{Segment, SegmentPlace};
 use loamfs_log::writer::Tail;
 use seal::Seal;
+use std::collections::BTreeMap;
 
 /// Inode blocks that one segment writes at most because much was said of them; on small volumes they are an eighth of it.
 pub(crate) const CROWDED: u64 = 64;
@@ -107,11 +109,13 @@ impl Commit<'_> {
             self.core.pending.forget_age();
             return Ok(None);
         }
-        let settles = !contents.tracks.is_empty();
+        let tracks = contents.tracks.iter();
+        let tracks: BTreeMap<(Ino, u64), u64> =
+            tracks.map(|it| ((it.dir, it.low), it.frags)).collect();
         match self.seal_contents(contents, SegmentKind::Normal) {
             // What has no place among tracks goes to the log.
-            Err(Stop::Full) if settles => {
-                self.core.tracks.give_half_up();
+            Err(Stop::Full) if !tracks.is_empty() => {
+                self.core.tracks.give_half_up(&tracks);
                 self.seal_dirty(force)
             }
             sealed => sealed.map(Some),

@@ -56,13 +56,11 @@ pub(crate) enum Plan<C: Change> {
 /// What a step through a directory's files came to.
 #[derive(Default)]
 pub(crate) struct Stepped {
-    /// The key that the next step begins with; `None` at the end of the directory, or without room for more.
+    /// The key that the next step begins with; `None` at the end of the directory.
     pub next: Option<u64>,
     /// Files that it moves, and bytes of their contents.
     pub files: u64,
     pub bytes: u64,
-    /// There was no room for it.
-    pub full: bool,
 }
 
 /// What was found of a file that is to move; nothing if it is damaged: that stays where it is.

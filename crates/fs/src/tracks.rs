@@ -28,7 +28,7 @@ pub(crate) mod weigh;
 use loamfs_format::{Extent, Ino, Ssn};
 use outcome::Outcome;
 use reads::ColdReads;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// So many names in a row that were not there make it likely that the next one is not.
@@ -130,10 +130,24 @@ impl Tracks {
         self.forming.clear();
     }
 
-    /// There is no place for all of them: half of them, the later ones, go to the log, and whoever made these ready is told.
-    pub fn give_half_up(&mut self) {
-        let half = self.forming.len() / 2;
-        let given_up = self.forming.drain(half..);
-        given_up.for_each(|forming| forming.outcome.note_full());
+    /// There is no place for all of them, which have so many fragments: half of them, the longer and later ones, go to the log, and
+    /// whoever made these ready is told.
+    pub fn give_half_up(&mut self, frags: &BTreeMap<(Ino, u64), u64>) {
+        let frags_of = |it: &Forming| frags.get(&(it.dir, it.low)).copied();
+        let longest = |it: &Forming| frags_of(it).unwrap_or(u64::MAX);
+        let all = self.forming.iter().zip(0..);
+        let mut order: Vec<(u64, usize)> = all.map(|(it, at)| (longest(it), at)).collect();
+        order.sort_unstable();
+        if let [(shortest, _)] = order.as_slice() {
+            self.forming[0].outcome.note_no_place_for(*shortest);
+        }
+        let given_up: BTreeSet<usize> = order[order.len() / 2..].iter().map(|it| it.1).collect();
+        for at in given_up.into_iter().rev() {
+            let it = self.forming.remove(at);
+            // The others are none any more.
+            if frags_of(&it).is_some() {
+                it.outcome.note_unplaced(it.dir, it.low);
+            }
+        }
     }
 }

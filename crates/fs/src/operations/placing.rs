@@ -334,7 +334,6 @@ impl Change for MovingFile {
             next,
             files: 1,
             bytes: content.len() as u64,
-            full: false,
         };
         match self.to {
             Role::Data => core.homes().leave_small(ino, &content)?,

@@ -325,6 +325,13 @@ impl Run {
         }
     }
 
+    /// Fragments of the track that they fill.
+    pub fn frags(&self, geometry: &Geometry) -> u64 {
+        let data = self.files.iter();
+        let data = data.map(|file| geometry.frags_for(file.content.len() as u64));
+        geometry.frags_for(head_bytes(self.files.len()) as u64) + data.sum::<u64>()
+    }
+
     /// It ends there; names of the same hash go with what is behind.
     fn cut(&mut self, high: u64) {
         self.files.retain(|file| file.key < high);

@@ -5,6 +5,7 @@ use super::outcome::Outcome;
 use super::{Forming, table};
 use crate::blocks::{Missed, Stop};
 use crate::core::Core;
+use crate::error::Error;
 use crate::operations::{Broken, Change, Claim, NAMES_COST, Operation, Plan, Stepped};
 use loamfs_format::Ino;
 use loamfs_format::dirent::KEYS_END;
@@ -57,11 +58,7 @@ impl Operation for FormTrack<'_> {
         // Nobody fights for room to settle.
         let segment = core.geometry.segment_max.into();
         if !core.budget().space_fits(segment, 0) {
-            let full = true;
-            return Ok(Plan::Done(Stepped {
-                full,
-                ..Stepped::default()
-            }));
+            return Err(Error::NoSpace.into());
         }
         let range = core.tracks_of(dir).range_to_settle(self.from)?;
         if range.entry.is_some() {
@@ -70,6 +67,12 @@ impl Operation for FormTrack<'_> {
         let run = core.tracks_of(dir).next_run(&range, self.which)?;
         if run.files.is_empty() {
             return Ok(Plan::Done(until(run.high)));
+        }
+        let frags = run.frags(&geometry);
+        if self.outcome.has_no_place_for(frags) {
+            // The rest of the directory is as long, mostly, and is not read for nothing.
+            self.outcome.note_unplaced(dir, range.low);
+            return Ok(Plan::Done(Stepped::default()));
         }
         let mut missed = Missed::default();
         missed.note(core.prepare_dirty(dir))?;

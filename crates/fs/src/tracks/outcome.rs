@@ -1,14 +1,33 @@
 //! What comes of files that were made ready for tracks. That is known once a segment is sealed: they may change before, and tracks may
 //! have no place.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use loamfs_format::Ino;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// What came of some tracks.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Outcome {
     files: AtomicU64,
     bytes: AtomicU64,
-    full: AtomicBool,
+    /// Fragments of the shortest track that had no place, since any room was made.
+    no_place_for: AtomicU64,
+    unplaced: Mutex<Unplaced>,
+}
+
+/// Directories with tracks that had no place, and where the first of these begins.
+pub(crate) type Unplaced = BTreeMap<Ino, u64>;
+
+impl Default for Outcome {
+    fn default() -> Outcome {
+        Outcome {
+            files: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            no_place_for: AtomicU64::new(u64::MAX),
+            unplaced: Mutex::default(),
+        }
+    }
 }
 
 impl Outcome {
@@ -18,15 +37,33 @@ impl Outcome {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// One had no place.
-    pub fn note_full(&self) {
-        self.full.store(true, Ordering::Relaxed);
+    /// None of so many fragments has a place.
+    pub fn note_no_place_for(&self, frags: u64) {
+        self.no_place_for.fetch_min(frags, Ordering::Relaxed);
     }
 
-    /// Files that settled since this was last asked, bytes of their contents, and whether any track had no place.
-    pub fn take(&self) -> (u64, u64, bool) {
+    /// One had no place: that of a directory which begins there.
+    pub fn note_unplaced(&self, dir: Ino, low: u64) {
+        let mut unplaced = self.unplaced.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = unplaced.entry(dir).or_insert(low);
+        *first = low.min(*first);
+    }
+
+    /// Whether one that is no longer has no place.
+    pub fn has_no_place_for(&self, frags: u64) -> bool {
+        frags >= self.no_place_for.load(Ordering::Relaxed)
+    }
+
+    /// Room was made: any may have a place.
+    pub fn note_room(&self) {
+        self.no_place_for.store(u64::MAX, Ordering::Relaxed);
+    }
+
+    /// Files that settled since this was last asked, bytes of their contents, and those that had no place.
+    pub fn take(&self) -> (u64, u64, Unplaced) {
         let taken = |count: &AtomicU64| count.swap(0, Ordering::Relaxed);
-        let full = self.full.swap(false, Ordering::Relaxed);
-        (taken(&self.files), taken(&self.bytes), full)
+        let unplaced = self.unplaced.lock();
+        let unplaced = std::mem::take(&mut *unplaced.unwrap_or_else(PoisonError::into_inner));
+        (taken(&self.files), taken(&self.bytes), unplaced)
     }
 }

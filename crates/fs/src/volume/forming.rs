@@ -33,6 +33,42 @@ const PLUGGED_ROUNDS: usize = 16;
 /// Groups that are won together beside those that are lacking: it ends with two checkpoints.
 const WON_AT_ONCE: u64 = 4;
 
+/// So many times as many rounds in a row may win no more than was won before.
+const TO_AND_FRO: usize = 4;
+
+/// Rounds that empty groups of the log.
+#[derive(Clone, Copy, Debug)]
+struct Rounds {
+    /// Groups that were free, at most.
+    most: u64,
+    /// How many of them in a row have won none, and how many came since the most were free.
+    in_vain: usize,
+    since: usize,
+}
+
+impl Rounds {
+    /// Before the first, with so many free groups.
+    const fn from(free: u64) -> Rounds {
+        Rounds {
+            most: free,
+            in_vain: 0,
+            since: 0,
+        }
+    }
+
+    /// One has won some, or none, and so many are free then.
+    fn note(&mut self, won: bool, free: u64) {
+        self.in_vain = if won { 0 } else { self.in_vain + 1 };
+        self.since = if free > self.most { 0 } else { self.since + 1 };
+        self.most = self.most.max(free);
+    }
+
+    /// Whether the next one would be in vain too. Where each wins what the one before it took, they go to and fro.
+    const fn are_over(&self, patience: usize) -> bool {
+        self.in_vain >= patience || self.since >= patience * TO_AND_FRO
+    }
+}
+
 /// What forms in idle times.
 #[derive(Debug, Default)]
 pub(super) struct Forming {
@@ -148,11 +184,15 @@ impl Former<'_> {
     /// Goes on with what is under way, if there is room for it.
     fn go_on_with(&self, mut arranging: Arranging, ends: &dyn Fn() -> bool) {
         let engine = self.engine();
+        let lacked = self.lacking() > 0;
         if !self.makes_room() {
             let mut forming = engine.forming();
             forming.told.unformed = Unformed::Room;
             forming.under_way = Some(arranging);
             return;
+        }
+        if lacked {
+            arranging.note_room();
         }
         let before = *arranging.done();
         let goes_on = self.form_some(&mut arranging, ends);
@@ -204,8 +244,8 @@ impl Former<'_> {
             true => PLUGGED_ROUNDS,
             false => IDLE_ROUNDS,
         };
-        let mut in_vain = 0;
-        while in_vain < patience {
+        let mut rounds = Rounds::from(self.engine().core().space.free_groups());
+        while !rounds.are_over(patience) {
             let lacking = self.lacking();
             if lacking == 0 {
                 return true;
@@ -213,13 +253,13 @@ impl Former<'_> {
             let engine = self.engine();
             let frags = (lacking + WON_AT_ONCE) * engine.core().geometry.group_frags;
             // What was emptied into groups won none.
-            let won = match self.plugging(in_vain > 0) {
+            let won = match self.plugging(rounds.in_vain > 0) {
                 None => engine.empty_ahead(CostLimit::Emptiest(EMPTIED), frags),
                 Some(Plugging::Long) => engine.plug_ahead(Plugging::Long, frags),
                 Some(Plugging::Short) => engine.plug_ahead(Plugging::Short, 1),
             };
             match won {
-                Ok(won) => in_vain = if won { 0 } else { in_vain + 1 },
+                Ok(won) => rounds.note(won, engine.core().space.free_groups()),
                 Err(error) => {
                     tracing::warn!(%error, "no groups are emptied for tracks for now");
                     break;

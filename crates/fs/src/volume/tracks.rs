@@ -15,7 +15,7 @@ use crate::tracks::choose::{Loose, Which};
 use crate::tracks::dissolve::Dissolve;
 use crate::tracks::form::FormTrack;
 use crate::tracks::gather::Gather;
-use crate::tracks::outcome::Outcome;
+use crate::tracks::outcome::{Outcome, Unplaced};
 use ahead::{Lookahead, ReadAhead};
 use loamfs_format::Ino;
 use loamfs_format::dirent::KEYS_END;
@@ -50,7 +50,9 @@ pub struct Arranging {
     behind: usize,
     /// Directories that were looked through, in the order in which their files move: eight bytes for each.
     found: Vec<Ino>,
-    /// What is done in the first of these that is not done.
+    /// Which of these is next to have its files moved.
+    next: usize,
+    /// What is done in that one.
     stage: Option<Stage>,
     /// Contents that were read of the next ones.
     ahead: ReadAhead,
@@ -67,6 +69,14 @@ pub struct Arranging {
     ready: (u64, u64),
     /// What comes of those that were made ready for tracks.
     outcome: Arc<Outcome>,
+    /// Directories with tracks that had no place: they are gone through again, from these keys on, once anything settled.
+    unplaced: Unplaced,
+    /// Directories behind so many of those that were found are gone through again, from these keys on.
+    again: Option<(usize, Unplaced)>,
+    /// Files that were ready when all was last written for want of room.
+    written: u64,
+    /// Files that had settled when what they left was last freed, if it was.
+    freed: Option<u64>,
     /// Directories that could not be gone through to their end, and why.
     damaged: BTreeMap<Ino, Error>,
 }
@@ -95,6 +105,13 @@ enum Stage {
     Move(u64, Role),
     /// Large files go to devices of a tier.
     Carry(Carrying),
+}
+
+impl Stage {
+    /// Whether files settle into tracks.
+    const fn settles(self) -> bool {
+        matches!(self, Stage::Loosen(_) | Stage::Form(_))
+    }
 }
 
 /// Carrying the large files of a directory.
@@ -165,6 +182,7 @@ impl Arranging {
             looking: None,
             behind: 0,
             found: Vec::new(),
+            next: 0,
             stage: None,
             ahead: ReadAhead::default(),
             deep: true,
@@ -174,6 +192,10 @@ impl Arranging {
             done: Arranged::default(),
             ready: (0, 0),
             outcome: Arc::default(),
+            unplaced: Unplaced::new(),
+            again: None,
+            written: 0,
+            freed: None,
             damaged: BTreeMap::new(),
         }
     }
@@ -200,16 +222,20 @@ impl Arranging {
         self.ready.1
     }
 
-    /// Counts what settled since the last time. Where tracks had no place there is none for more.
+    /// Counts what settled since the last time.
     pub(super) fn note_settled(&mut self) {
-        let (files, bytes, full) = self.outcome.take();
+        let (files, bytes, unplaced) = self.outcome.take();
         self.done.files += files;
         self.done.bytes += bytes;
-        if full {
-            self.end();
-            self.found.truncate(self.next());
-            self.stage = None;
+        for (dir, low) in unplaced {
+            let first = self.unplaced.entry(dir).or_insert(low);
+            *first = low.min(*first);
         }
+    }
+
+    /// Groups were won: tracks that had no place may have one.
+    pub(super) fn note_room(&self) {
+        self.outcome.note_room();
     }
 
     /// What it came to so far, as far as segments have it.
@@ -223,9 +249,33 @@ impl Arranging {
         &self.damaged
     }
 
-    /// Which of the directories that were found is next to have its files moved.
-    const fn next(&self) -> usize {
-        self.done.directories as usize
+    /// How many directories were found, each counted once.
+    fn found_once(&self) -> usize {
+        match self.again {
+            Some((once, _)) => once,
+            None => self.found.len(),
+        }
+    }
+
+    /// The next directory is done.
+    fn pass_on(&mut self) {
+        self.done.directories += u64::from(self.next < self.found_once());
+        self.next += 1;
+    }
+
+    /// Where the next directory has tracks that had no place, if it is gone through again for them.
+    fn again_from(&self, dir: Ino) -> Option<u64> {
+        let (once, unplaced) = self.again.as_ref()?;
+        (self.next >= *once).then(|| unplaced.get(&dir).copied())?
+    }
+
+    /// Goes through directories again that have tracks which had no place.
+    fn go_again(&mut self) {
+        let (once, unplaced) = (self.found_once(), std::mem::take(&mut self.unplaced));
+        self.found.truncate(once);
+        self.found.extend(unplaced.keys());
+        self.next = once;
+        self.again = Some((once, unplaced));
     }
 
     /// The directory that is looked through next, and the position to go on from.
@@ -260,7 +310,7 @@ impl Arranging {
     fn end(&mut self) {
         self.done.full = true;
         self.waiting.clear();
-        self.found.truncate(self.next() + 1);
+        self.found.truncate(self.next + 1);
     }
 }
 
@@ -315,6 +365,7 @@ impl Arranger<'_> {
     pub fn step(&self, arranging: &mut Arranging) -> Result<bool, Error> {
         let taken = self.look_through(arranging)?
             || self.move_files(arranging)?
+            || self.go_again(arranging)?
             || self.gather(arranging)?;
         arranging.note_settled();
         Ok(taken)
@@ -340,11 +391,12 @@ impl Arranger<'_> {
 
     /// Moves some files of the next directory. Answers whether there was one.
     fn move_files(&self, arranging: &mut Arranging) -> Result<bool, Error> {
-        let Some(&dir) = arranging.found.get(arranging.next()) else {
+        let Some(&dir) = arranging.found.get(arranging.next) else {
             arranging.ahead = ReadAhead::default();
             return Ok(false);
         };
-        let next = match arranging.stage.take() {
+        let stage = arranging.stage.take();
+        let next = match stage {
             None => self.begin_to_move(dir, arranging),
             Some(Stage::Loosen(from)) => self.loosen(dir, from, arranging),
             Some(Stage::Form(from)) => self.form(dir, from, arranging),
@@ -353,10 +405,53 @@ impl Arranger<'_> {
         };
         match next {
             Ok(stage) => arranging.stage = stage,
+            Err(Error::NoSpace)
+                if stage.is_some_and(Stage::settles) && self.frees(arranging)? =>
+            {
+                arranging.stage = stage;
+            }
             Err(error) => arranging.pass_over(dir, error)?,
         }
         if arranging.stage.is_none() {
-            arranging.done.directories += 1;
+            arranging.pass_on();
+        }
+        Ok(true)
+    }
+
+    /// Makes room for more files to settle, if there is any to be made: what is ready is written, and then what settled frees where it
+    /// stood before, after the next checkpoints. Nothing is tried again before one of both has changed something.
+    fn frees(&self, arranging: &mut Arranging) -> Result<bool, Error> {
+        let engine = self.upkeep.engine();
+        if arranging.written < arranging.ready.0 {
+            arranging.written = arranging.ready.0;
+            all_written(engine.write_out(Durability::Durable)?)?;
+            return Ok(true);
+        }
+        let settled = Some(arranging.done.files);
+        if std::mem::replace(&mut arranging.freed, settled) == settled {
+            return Ok(false);
+        }
+        engine.sealer().take_checkpoints()?;
+        engine.sealer().say_reusable()?;
+        arranging.note_room();
+        Ok(true)
+    }
+
+    /// Begins to go through directories again with tracks that had no place, if there may be one by now. Answers whether there are any.
+    fn go_again(&self, arranging: &mut Arranging) -> Result<bool, Error> {
+        if arranging.done.full || arranging.gathered[0].is_some() {
+            return Ok(false);
+        }
+        if arranging.written < arranging.ready.0 {
+            // Only then is it known.
+            return self.frees(arranging);
+        }
+        if arranging.unplaced.is_empty() {
+            return Ok(false);
+        }
+        match self.frees(arranging)? {
+            true => arranging.go_again(),
+            false => arranging.end(),
         }
         Ok(true)
     }
@@ -374,6 +469,9 @@ impl Arranger<'_> {
     fn begin_to_move(&self, dir: Ino, arranging: &Arranging) -> Result<Option<Stage>, Error> {
         if let Some(Wish::Large(on)) = arranging.wish {
             return Ok((on != Tiering::default()).then_some(Stage::Carry(Carrying::to(on))));
+        }
+        if let Some(from) = arranging.again_from(dir) {
+            return Ok(Some(Stage::Form(from)));
         }
         let said = self.upkeep.placement(dir)?;
         Ok(match (said, arranging.wish) {
@@ -418,7 +516,8 @@ impl Arranger<'_> {
                 all_written(self.upkeep.engine().write_out(Durability::Written)?)?;
             }
             let from = arranging.gathered[pass].unwrap_or(0);
-            let some = arranging.found.iter().skip(from).take(GATHERED);
+            let found = arranging.found.iter().take(arranging.found_once());
+            let some = found.skip(from).take(GATHERED);
             let some: Vec<Ino> = some.copied().collect();
             let mut count = 0;
             for dir in some.iter().take_while(|_| !(self.ends)()) {
@@ -489,14 +588,14 @@ impl Arranger<'_> {
     /// Forms tracks of a directory from a key on.
     fn form(&self, dir: Ino, from: u64, arranging: &mut Arranging) -> Result<Option<Stage>, Error> {
         self.cool(arranging)?;
-        let here = (arranging.next(), from);
+        let here = (arranging.next, from);
         let mut ahead = std::mem::take(&mut arranging.ahead);
         if !ahead.reaches(here) && !arranging.done.full {
             // What is left of it is nobody's.
             drop(ahead);
             let settle = |dir| {
                 let begun = self.begin_to_move(dir, arranging);
-                matches!(begun, Ok(Some(Stage::Loosen(_))))
+                begun.is_ok_and(|stage| stage.is_some_and(Stage::settles))
             };
             let lookahead = Lookahead {
                 engine: self.upkeep.engine(),
@@ -604,7 +703,6 @@ impl Arranger<'_> {
             let stepped = self.upkeep.engine().run(|core| core.perform(&step))?;
             arranging.ready.0 += stepped.files;
             arranging.ready.1 += stepped.bytes;
-            arranging.done.full |= stepped.full;
             bytes += stepped.bytes;
             next = stepped.next;
         }

@@ -1,6 +1,7 @@
+use super::Rounds;
 use crate::{
-    Env, Error, Ino, MkfsOptions, NewInode, OpenOptions, Placement, ROOT_INO, SettleWhen, Unformed,
-    Volume, mkfs,
+    Arranging, Env, Error, Ino, MkfsOptions, NewInode, OpenOptions, Placement, ROOT_INO,
+    SettleWhen, Unformed, Volume, mkfs,
 };
 use loamfs_device::{Device, MemoryDevice};
 use loamfs_format::inode::Body;
@@ -28,8 +29,18 @@ impl Stand {
     /// On a device of so many bytes, with so many files.
     fn of(bytes: u64, files: usize, rotational: bool, options: &OpenOptions) -> Stand {
         let memory = MemoryDevice::new(bytes).with_rotational(rotational);
+        Stand::made(&MkfsOptions::default(), memory, files, options)
+    }
+
+    /// On a volume that was made like that, with so many files.
+    fn made(
+        made: &MkfsOptions,
+        memory: MemoryDevice,
+        files: usize,
+        options: &OpenOptions,
+    ) -> Stand {
         let device: Arc<dyn Device> = Arc::new(memory);
-        mkfs(&device, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
+        mkfs(&device, made, &Env::fixed(1)).unwrap();
         let volume = Volume::open(Arc::clone(&device), options, Env::fixed(2)).unwrap();
         let new = NewInode::of_mode(0o755);
         let dir = volume.mkdir(ROOT_INO, b"dir", &new).unwrap().ino;
@@ -268,6 +279,49 @@ fn after_a_history_groups_are_emptied_for_tracks() {
     let (came, said) = (told.formed_cost, told.formed_estimate);
     assert!(came < 4 * said && said < 2 * came, "{came:?}, {said:?}");
     assert_eq!(stand.check(), files);
+}
+
+/// What is ready to settle counts as room that is lacking until it is written. Forming ended there.
+#[test]
+fn it_ends_only_where_nothing_more_has_room() {
+    let files = 7_000;
+    let made = MkfsOptions {
+        deltas: true,
+        group_size: Some(512 << 10),
+        ..MkfsOptions::default()
+    };
+    let memory = MemoryDevice::new(64 << 20).with_rotational(true);
+    let stand = Stand::made(&made, memory, files, &OpenOptions::default());
+    let mut arranging = Arranging::tree(stand.dir).alone();
+    while stand.volume.upkeep().arrange(&mut arranging).unwrap() {}
+    let done = *arranging.done();
+    let (fits, groups) = {
+        let mut core = stand.volume.core();
+        let segment = core.geometry.segment_max.into();
+        let free = core.space.free_groups();
+        let groups = free.saturating_sub(core.sizes().groups_kept_from_data());
+        (core.budget().space_fits(segment, 0), groups)
+    };
+    assert!(done.full && done.files > 0, "{done:?}");
+    assert!(!fits || groups == 0, "{done:?}, {groups} groups are left");
+    assert_eq!(stand.check(), done.files as usize);
+}
+
+/// Rounds in which groups went to and fro counted as won, and had no end.
+#[test]
+fn rounds_that_win_what_others_took_have_an_end() {
+    let mut rounds = Rounds::from(12);
+    rounds.note(true, 13);
+    for (won, free) in [(false, 12), (true, 13)].into_iter().cycle().take(11) {
+        rounds.note(won, free);
+        assert!(!rounds.are_over(3), "{rounds:?}");
+    }
+    rounds.note(true, 13);
+    assert!(rounds.are_over(3), "{rounds:?}");
+    rounds.note(true, 14);
+    assert!(!rounds.are_over(3), "{rounds:?}");
+    (0..3).for_each(|_| rounds.note(false, 14));
+    assert!(rounds.are_over(3), "{rounds:?}");
 }
 
 /// What keeps them from forming is told, and they do once there is room.

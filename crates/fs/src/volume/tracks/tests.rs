@@ -888,3 +888,42 @@ fn files_that_find_no_place_among_tracks_do_not_count_as_settled() {
         verify(volume, dir, 0..FILES);
     }
 }
+
+/// Where one track had no place all ended, though shorter ones of other directories had some.
+#[test]
+fn a_track_that_has_no_place_is_passed_over_and_shorter_ones_form() {
+    let stand = Stand::new(256 << 20);
+    let volume = stand.volume();
+    let new = NewInode::of_mode(0o755);
+    let [long, short] = [b"long", b"shrt"].map(|name| {
+        let made = volume.mkdir(ROOT_INO, name, &new);
+        made.unwrap().ino
+    });
+    // Each track of these leaves an end of its window.
+    let file = |dir: Ino, i: usize, bytes: usize| {
+        let made = volume.create(dir, &name(i), &NewInode::of_mode(0o644));
+        let ino = made.unwrap().ino;
+        volume.write(ino, 0, &vec![i as u8; bytes]).unwrap();
+        ino
+    };
+    for i in 0..1_000 {
+        file(long, i, 15_000);
+    }
+    let few: Vec<Ino> = (0..7).map(|i| file(short, i, 1_000)).collect();
+    volume.sync().unwrap();
+    {
+        let mut core = volume.core();
+        let kept = core.space.free_groups() - 1;
+        core.space.placement().keep_for_log(kept);
+    }
+    let mut arranging = Arranging::tree(ROOT_INO);
+    while volume.upkeep().arrange(&mut arranging).unwrap() {}
+    let done = *arranging.done();
+    assert!(done.full && done.files < 1_000, "{done:?}");
+    assert_eq!(done.files as usize, check(&stand), "{done:?}");
+    let image = loamfs_check::Volume::open(stand.device.as_ref()).unwrap();
+    for ino in few {
+        let inode = image.inode(ino).unwrap();
+        assert!(matches!(inode.body, Body::Settled(_)), "{inode:?}");
+    }
+}
