@@ -251,12 +251,16 @@ impl Former<'_> {
                 return true;
             }
             let engine = self.engine();
-            let frags = (lacking + WON_AT_ONCE) * engine.core().geometry.group_frags;
+            let group_frags = engine.core().geometry.group_frags;
+            let frags = (lacking + WON_AT_ONCE) * group_frags;
+            let more = rounds.in_vain as u64 * group_frags;
             // What was emptied into groups won none.
             let won = match self.plugging(rounds.in_vain > 0) {
                 None => engine.empty_ahead(CostLimit::Emptiest(EMPTIED), frags),
                 Some(Plugging::Long) => engine.plug_ahead(Plugging::Long, frags),
-                Some(Plugging::Short) => engine.plug_ahead(Plugging::Short, 1),
+                // What the checkpoints behind it write may take all that one group wins. Those fill it first, and it is emptied
+                // again: so each round that wins none is followed by one that empties a group more.
+                Some(Plugging::Short) => engine.plug_ahead(Plugging::Short, 1 + more),
             };
             match won {
                 Ok(won) => rounds.note(won, engine.core().space.free_groups()),
