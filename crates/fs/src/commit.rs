@@ -297,11 +297,7 @@ mod tests {
     #[test]
     fn a_crowded_block_that_cannot_be_read_is_tried_once() {
         let memory: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
-        let options = MkfsOptions {
-            deltas: true,
-            ..MkfsOptions::default()
-        };
-        mkfs(&memory, &options, &Env::fixed(1)).unwrap();
+        mkfs(&memory, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
         let (bad, tries) = (Arc::new(Mutex::new(0..0)), Arc::new(AtomicU64::new(0)));
         let (range, count) = (Arc::clone(&bad), Arc::clone(&tries));
         let plan = move |request: &Request| {

@@ -3,11 +3,11 @@
 //! What it had done for them recovery has brought back, or not. Most requests can be carried out twice: reads, writes at
 //! an offset, new attributes. Those that change names cannot, as the second time finds what the first has done. The kernel
 //! locks the directories meanwhile, so nothing else has changed there. Still what is found may be older than the request:
-//! a name that was removed just before may be back. So these leave a mark before they begin, which tells
+//! a name that was removed just before may be back. So these leave a mark before they change anything, which tells
 //! ([`crate::mount::handover`]):
 //!
 //! - what makes something: when it began. An inode of that name which was born since then is its own;
-//! - a rename: which inode it moves. If the new name has it, it has been moved.
+//! - a rename: which inode it moves ([`super::witness`]). If the new name has it, it has been moved.
 //!
 //! A name that is to be removed, and is not there, has been.
 

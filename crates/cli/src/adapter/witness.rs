@@ -7,8 +7,8 @@ use loamfs_fuse::Caller;
 use super::Adapter;
 use super::convert::node;
 
-/// A request that changes names.
-pub(super) struct Renaming<'a> {
+/// The kernel, while it waits for what a request changes of names.
+pub(super) struct Kernel<'a> {
     adapter: &'a Adapter,
     caller: Caller,
 }
@@ -21,11 +21,11 @@ impl Adapter {
         change: impl FnOnce(Witnessed<'_>) -> T,
     ) -> T {
         let adapter = self;
-        change(self.volume.witnessed(&Renaming { adapter, caller }))
+        change(self.volume.witnessed(&Kernel { adapter, caller }))
     }
 }
 
-impl Witness for Renaming<'_> {
+impl Witness for Kernel<'_> {
     /// A successor finds out by this whether the name has moved: see [`super::resent`].
     fn moves(&self, ino: Ino, generation: u32) {
         let node = node(ino, generation);

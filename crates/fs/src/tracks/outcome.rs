@@ -17,7 +17,36 @@ pub(crate) struct Outcome {
 }
 
 /// Directories with tracks that had no place, and where the first of these begins.
-pub(crate) type Unplaced = BTreeMap<Ino, u64>;
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Unplaced(BTreeMap<Ino, u64>);
+
+impl Unplaced {
+    /// One of a directory, which begins there, had none.
+    pub fn note(&mut self, dir: Ino, low: u64) {
+        let first = self.0.entry(dir).or_insert(low);
+        *first = low.min(*first);
+    }
+
+    /// Nor had these.
+    pub fn note_all(&mut self, others: &Unplaced) {
+        others.0.iter().for_each(|(dir, low)| self.note(*dir, *low));
+    }
+
+    /// Where the first one of a directory begins.
+    pub fn first(&self, dir: Ino) -> Option<u64> {
+        self.0.get(&dir).copied()
+    }
+
+    /// The directories.
+    pub fn dirs(&self) -> impl Iterator<Item = Ino> {
+        self.0.keys().copied()
+    }
+
+    /// Whether all had a place.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
 
 impl Default for Outcome {
     fn default() -> Outcome {
@@ -44,9 +73,10 @@ impl Outcome {
 
     /// One had no place: that of a directory which begins there.
     pub fn note_unplaced(&self, dir: Ino, low: u64) {
-        let mut unplaced = self.unplaced.lock().unwrap_or_else(PoisonError::into_inner);
-        let first = unplaced.entry(dir).or_insert(low);
-        *first = low.min(*first);
+        let unplaced = self.unplaced.lock();
+        unplaced
+            .unwrap_or_else(PoisonError::into_inner)
+            .note(dir, low);
     }
 
     /// Whether one that is no longer has no place.

@@ -59,6 +59,14 @@ impl Upkeep<'_> {
     }
 }
 
+/// What must come before a checkpoint.
+enum First {
+    /// The data of these files, for which a segment waits (rule 3).
+    Data(Vec<Ino>),
+    /// A segment of its own, and a flush.
+    Segment,
+}
+
 impl Engine {
     /// That a volume which takes no changes has none that are not durable.
     pub(super) fn nothing_waits(&self) -> Result<(), Error> {
@@ -95,16 +103,23 @@ impl Engine {
     /// before may be lost, and a later one would not tell (rule 12). Nor would one that was under way meanwhile.
     pub(crate) fn flush_device(&self) -> Result<(), Error> {
         let flushed = self.device.flush().map_err(Error::from);
-        if !self.law.heeds(Failed::Flush) {
-            return flushed;
+        if let Err(error) = &flushed
+            && self.law.heeds(Failed::Flush)
+        {
+            self.core().access.fail_log(error);
         }
-        let mut core = self.core();
-        match flushed {
-            Ok(()) => core.access.check_log(),
-            Err(error) => {
-                core.access.fail_log(&error);
-                Err(error)
-            }
+        flushed?;
+        self.check_flushes()
+    }
+
+    /// That no flush has failed: one that is over does not tell of what another one lost.
+    ///
+    /// # Errors
+    /// Why the log failed.
+    pub(super) fn check_flushes(&self) -> Result<(), Error> {
+        match self.law.heeds(Failed::Flush) {
+            true => self.core().access.check_log(),
+            false => Ok(()),
         }
     }
 
@@ -247,10 +262,10 @@ impl Sealer<'_> {
         self.step(|core| core.commit(self).prepare_checkpoint())?;
         self.commit_shown(false, Durability::Written)?;
         let mut rounds = 0;
-        while let Some(files) = self.seal_checkpoint()? {
-            match files.is_empty() {
-                true => drop(self.commit_shown(false, Durability::Durable)?),
-                false => drop(self.pass(&files, &mut rounds)?),
+        while let Some(first) = self.seal_checkpoint()? {
+            match first {
+                First::Data(files) => drop(self.pass(&files, &mut rounds)?),
+                First::Segment => drop(self.commit_shown(false, Durability::Durable)?),
             }
         }
         self.flush()?;
@@ -258,19 +273,22 @@ impl Sealer<'_> {
     }
 
     /// Seals what operations have changed since the last segment, and a checkpoint behind it: whoever waited until nothing is
-    /// dirty would wait for them. Returns what must come first, if anything: the data of these files, or else a segment and a flush.
-    fn seal_checkpoint(&self) -> Result<Option<Vec<Ino>>, Error> {
+    /// dirty would wait for them. Returns what must come first, if anything.
+    fn seal_checkpoint(&self) -> Result<Option<First>, Error> {
         let mut sealed = Vec::new();
         let first = self.step(|core| {
             if core.is_dirty() {
-                let held_up = core.held_up();
-                if !held_up.is_empty() || !self.takes_along(core) {
-                    return Ok(Some(held_up));
+                let files = core.held_up();
+                if !files.is_empty() {
+                    return Ok(Some(First::Data(files)));
+                }
+                if !self.takes_along(core) {
+                    return Ok(Some(First::Segment));
                 }
                 sealed.extend(core.commit(self).seal(false)?);
             }
             if core.is_dirty() {
-                return Ok(Some(Vec::new()));
+                return Ok(Some(First::Segment));
             }
             sealed.push(core.commit(self).seal_checkpoint()?);
             Ok(None)

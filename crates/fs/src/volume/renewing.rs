@@ -10,7 +10,7 @@ use super::commit::End;
 use super::{Engine, Sealer, Upkeep};
 use crate::core::Core;
 use crate::error::Error;
-use crate::law::{self, Failed};
+use crate::law;
 use loamfs_device::Member;
 use loamfs_format::Ssn;
 use loamfs_format::superblock::Superblock;
@@ -133,9 +133,7 @@ impl Engine {
             return Ok(false);
         }
         // Its flush does not tell of one that failed before (rule 12).
-        if self.law.heeds(Failed::Flush) {
-            self.core().access.check_log()?;
-        }
+        self.check_flushes()?;
         self.heed(behind::name(self.device.as_ref(), sb))?;
         renewing.newest = sb.checkpoint.ssn;
         Ok(true)

@@ -192,7 +192,7 @@ impl Arranging {
             done: Arranged::default(),
             ready: (0, 0),
             outcome: Arc::default(),
-            unplaced: Unplaced::new(),
+            unplaced: Unplaced::default(),
             again: None,
             written: 0,
             freed: None,
@@ -227,10 +227,7 @@ impl Arranging {
         let (files, bytes, unplaced) = self.outcome.take();
         self.done.files += files;
         self.done.bytes += bytes;
-        for (dir, low) in unplaced {
-            let first = self.unplaced.entry(dir).or_insert(low);
-            *first = low.min(*first);
-        }
+        self.unplaced.note_all(&unplaced);
     }
 
     /// Groups were won: tracks that had no place may have one.
@@ -266,14 +263,14 @@ impl Arranging {
     /// Where the next directory has tracks that had no place, if it is gone through again for them.
     fn again_from(&self, dir: Ino) -> Option<u64> {
         let (once, unplaced) = self.again.as_ref()?;
-        (self.next >= *once).then(|| unplaced.get(&dir).copied())?
+        (self.next >= *once).then(|| unplaced.first(dir))?
     }
 
     /// Goes through directories again that have tracks which had no place.
     fn go_again(&mut self) {
         let (once, unplaced) = (self.found_once(), std::mem::take(&mut self.unplaced));
         self.found.truncate(once);
-        self.found.extend(unplaced.keys());
+        self.found.extend(unplaced.dirs());
         self.next = once;
         self.again = Some((once, unplaced));
     }

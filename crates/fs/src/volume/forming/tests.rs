@@ -286,7 +286,6 @@ fn after_a_history_groups_are_emptied_for_tracks() {
 fn it_ends_only_where_nothing_more_has_room() {
     let files = 7_000;
     let made = MkfsOptions {
-        deltas: true,
         group_size: Some(512 << 10),
         ..MkfsOptions::default()
     };
