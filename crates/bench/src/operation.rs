@@ -24,8 +24,10 @@ pub enum Operation {
     ReadNew,
     /// Looks at one that no cache has.
     ColdStat,
-    /// Lists them and looks at each, from no cache.
+    /// Lists them and looks at each, as the kernel knows them already.
     List,
+    /// The same from no cache.
+    ColdList,
     /// Reads one that no cache has.
     ColdRead,
     /// Reads it again.
@@ -40,12 +42,13 @@ pub enum Operation {
 
 impl Operation {
     /// All, in their order.
-    pub const ALL: [Operation; 10] = [
+    pub const ALL: [Operation; 11] = [
         Operation::Create,
         Operation::Stat,
         Operation::ReadNew,
         Operation::ColdStat,
         Operation::List,
+        Operation::ColdList,
         Operation::ColdRead,
         Operation::WarmRead,
         Operation::Rewrite,
@@ -67,6 +70,7 @@ impl Operation {
             Operation::ReadNew => "read of a new file",
             Operation::ColdStat => "cold stat",
             Operation::List => "list",
+            Operation::ColdList => "cold list",
             Operation::ColdRead => "cold read",
             Operation::WarmRead => "warm read",
             Operation::Rewrite => "rewrite",
@@ -79,7 +83,7 @@ impl Operation {
     pub const fn is_cold(self) -> bool {
         matches!(
             self,
-            Operation::ColdStat | Operation::List | Operation::ColdRead
+            Operation::ColdStat | Operation::ColdList | Operation::ColdRead
         )
     }
 
@@ -101,7 +105,7 @@ impl Operation {
 
     /// Does it to so many files of a directory.
     pub fn on_all(self, directory: &Path, files: u64) -> io::Result<()> {
-        if self == Operation::List {
+        if matches!(self, Operation::List | Operation::ColdList) {
             for entry in fs::read_dir(directory)? {
                 rustix::fs::lstat(entry?.path())?;
             }
@@ -124,7 +128,7 @@ impl Operation {
             Operation::Rewrite => File::create(file)?.write_all(&[2; BYTES]),
             Operation::Rename => fs::rename(file, path('g')),
             Operation::Unlink => fs::remove_file(path('g')),
-            Operation::List => Ok(()),
+            Operation::List | Operation::ColdList => Ok(()),
         }
     }
 }
