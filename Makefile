@@ -93,13 +93,13 @@ procedures: setup
 # on files, with kills between.
 BESIDE := brim replaced devices mount tools failing hot salvage fsx copies idle degraded place others rot reserve scrub places \
     oracle log columns unmounted available confined tiers watch owners direct noxattr atime alike readme promise deep \
-    completion
+    completion lfs-brim lfs-fsx
 # What these switch holds for the whole machine, meanwhile.
 ALONE := transport through-mount through-oracle bench
 
 # What a script takes behind the program.
 smoke-mount smoke-through-mount: ARGUMENTS = $(WORK)/tree
-smoke-fsx: ARGUMENTS = $(TARGET)/debug/fsx --ops 100000 --seconds 30
+smoke-fsx smoke-lfs-fsx: ARGUMENTS = $(TARGET)/debug/fsx --ops 100000 --seconds 30
 
 smoke: debug
 	@sh $(SCRIPTS)/tree.sh $(WORK)/tree
@@ -113,6 +113,9 @@ alone:
 
 smoke-%: setup
 	$(ROOT) unshare --mount bash crates/cli/tests/$*.sh $(TRIED) $(ARGUMENTS)
+
+smoke-lfs-%: setup
+	$(ROOT) unshare --mount bash crates/cli/tests/through.sh lfs $(TRIED) crates/cli/tests/$*.sh $(ARGUMENTS)
 
 smoke-through-%: setup
 	$(ROOT) unshare --mount bash crates/cli/tests/through.sh uring $(TRIED) crates/cli/tests/$*.sh $(ARGUMENTS)

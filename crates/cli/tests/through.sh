@@ -1,17 +1,22 @@
 #!/bin/bash
-# Runs another script with mounts whose requests travel in a given way. What that switches on for the machine is put back.
-# Needs root.
+# Runs another script with mounts whose requests travel in a given way, or on volumes of a given profile. What that switches
+# on for the machine is put back. Needs root.
 #
-#   through.sh TRANSPORT LOAMFS SCRIPT [ARGUMENT...]      a value of the mount option `transport`
+#   through.sh WAY LOAMFS SCRIPT [ARGUMENT...]      a value of the mount option `transport`, or `lfs`
 set -euo pipefail
 
-transport=$1
+mount='' made=''
+case $1 in
+lfs) made="--profile lfs" ;;
+*) mount="-o transport=$1" ;;
+esac
+way=$1
 loamfs=$(realpath "$2")
 script=$3
 shift 3
 switch=/sys/module/fuse/parameters/enable_uring
 
-if [ "$transport" = uring ] && { [ ! -e $switch ] || [ "$(cat /proc/sys/kernel/io_uring_disabled)" != 0 ]; }; then
+if [ "$way" = uring ] && { [ ! -e $switch ] || [ "$(cat /proc/sys/kernel/io_uring_disabled)" != 0 ]; }; then
     echo "skipped: requests cannot travel through io_uring here"
     exit 0
 fi
@@ -31,8 +36,9 @@ cat >"$work/loamfs" <<END
 #!/bin/bash
 name=\$(basename "\$0")
 case \$name:\${1-} in
-loamfs:mount) shift; exec "$loamfs" mount -o transport=$transport "\$@" ;;
-mount.*) exec -a "\$name" "$loamfs" "\$@" -o transport=$transport ;;
+loamfs:mkfs) shift; exec "$loamfs" mkfs $made "\$@" ;;
+loamfs:mount) shift; exec "$loamfs" mount $mount "\$@" ;;
+mount.*) exec -a "\$name" "$loamfs" "\$@" $mount ;;
 *) exec -a "\$name" "$loamfs" "\$@" ;;
 esac
 END

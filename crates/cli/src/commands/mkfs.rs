@@ -53,8 +53,9 @@ pub struct MkfsArgs {
     /// A name for the volume.
     #[arg(long, short = 'L', default_value = "")]
     label: String,
-    /// Switches to start with.
-    #[arg(long, default_value = "hfs", value_parser = ["hfs"])]
+    /// Where things go: `hfs`, large files in groups of their own and the rest in a log; `lfs`, everything in the log, which is
+    /// written where groups are clean, as a disk is that writes long runs alone well. It takes one device.
+    #[arg(long, default_value = "hfs", value_parser = loamfs_fs::PROFILES)]
     profile: String,
     /// Unit of large files.
     #[arg(long, default_value = "16K", value_parser = parse_u32)]
@@ -62,7 +63,7 @@ pub struct MkfsArgs {
     /// Unit of the log and of small files.
     #[arg(long, default_value = "1K", value_parser = parse_u32)]
     fragment_size: u32,
-    /// Size of an allocation group. Default: near 1/128 of the volume, 8M to 256M.
+    /// Size of an allocation group. Default: near 1/128 of the volume, 8M to 256M, or to 16M for `lfs`.
     #[arg(long, value_parser = parse)]
     group_size: Option<u64>,
     /// Have the log write whole blocks of inodes when one of them changes, so that programs older than deltas can open the volume. By
