@@ -231,11 +231,33 @@ said "^section "
 same "with a section"
 "$loamfs" unmount "$mnt"
 expect 0 "$loamfs" check --device "$ssd" "$disk"
+
 expect 0 "$loamfs" device section --json --device "$ssd" "$disk" 0 none
 said '"flash_block_bytes": null'
 expect 0 "$loamfs" device list --device "$ssd" "$disk"
 ! grep -q "^section " "$work/out" || fail "there is a section still"
 ok "room for large files comes in extents of flash blocks, while somebody asks for it"
+
+# Another fast device, replaced unmounted and under a mount.
+for number in 1 2 3; do truncate -s 64M "$work/more$number.img"; done
+more=$work/more1.img
+expect 64 "$loamfs" device replace --device "$ssd" "$disk" "$ssd" "$more"
+said "leads the volume"
+expect 0 "$loamfs" device add --fast --device "$ssd" "$disk" "$more"
+expect 0 "$loamfs" device section --device "$ssd" --device "$more" "$disk" "$more" 256K,64K
+expect 0 "$loamfs" device replace --device "$ssd" --device "$more" "$disk" "$more" "$work/more2.img"
+more=$work/more2.img
+expect 0 "$loamfs" device list --device "$ssd" --device "$more" "$disk"
+said "^section .*extents of 64"
+mount_it "device=$ssd,device=$more"
+expect 0 "$loamfs" device replace "$mnt" "$more" "$work/more3.img"
+more=$work/more3.img
+expect 0 "$loamfs" device list "$mnt"
+said "^section .*extents of 64"
+same "after a fast device was replaced"
+"$loamfs" unmount "$mnt"
+expect 0 "$loamfs" check --device "$ssd" --device "$more" "$disk"
+ok "a device that replaces another one gives out its room as that did; the one that leads is not replaced"
 
 image=$work/alone.img
 "$loamfs" mkfs -q --size 64M "$image"

@@ -223,9 +223,18 @@ impl DeviceArgs {
         let device = report.device_numbered(number);
         let purpose = self.purpose(device.as_ref());
         // Before the other one joins.
-        if device.is_some_and(|device| device["has_copy"] == true || device["is_behind"] == true) {
+        if device
+            .as_ref()
+            .is_some_and(|device| device["has_copy"] == true || device["is_behind"] == true)
+        {
             return Err(Failure::usage(format!(
                 "{} has the copy of what the fast device holds; give that up first, by `loamfs device copy VOLUME none`",
+                shown_path(old)
+            )));
+        }
+        if !report.has_several() || report.devices()[0]["device"] == number {
+            return Err(Failure::usage(format!(
+                "{} leads the volume, whose superblocks it holds: it cannot be replaced while it is there; make a new volume without it, and copy",
                 shown_path(old)
             )));
         }
@@ -241,6 +250,10 @@ impl DeviceArgs {
             (None, Some(entry)) => self.add_mounted(entry, new, purpose)?.0,
             (None, None) => self.add(&report, new, purpose)?.0,
         };
+        // What moves is given its room by it.
+        if let Some(device) = &device {
+            self.hand_section_on(device, new)?;
+        }
         let (_, after) = match &entry {
             Some(entry) => self.remove_mounted(entry, number)?,
             None => self.remove_unmounted(number, &self.named_with(new))?,

@@ -1,10 +1,10 @@
 //! `loamfs device section`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use loamfs_console::size::parse;
 use loamfs_fs::Section;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{DeviceArgs, number};
 use crate::commands::info;
@@ -25,16 +25,7 @@ impl DeviceArgs {
     pub(super) fn set_section(&self, device: &Path, sizes: &Path) -> Result<u8, Failure> {
         let section = sizes_of(sizes)?;
         let number = number(&info::report(&self.volume)?, device)?;
-        if let Some(entry) = mounts::find(&self.volume) {
-            control::ask(&entry, &Request::Section(number, section))?;
-        } else {
-            let (first, others) = self.candidates(members::named())?;
-            let volume = self.opened(&first, &others)?;
-            let set = volume.upkeep().set_section(number, section);
-            let closed = volume.close();
-            set.and(closed)
-                .map_err(|error| Failure::volume(&self.volume, &error))?;
-        }
+        self.have_section(number, section, members::named())?;
         let shown = section.map(|it| [it.flash_block(), it.extent()]);
         print_lines([match (self.json, shown) {
             (true, shown) => format!(
@@ -50,6 +41,38 @@ impl DeviceArgs {
             }
             (false, None) => format!("device {number} has no section now"),
         }])
+    }
+
+    /// Has the device that takes another one's place give out room as that does, which the report tells of.
+    ///
+    /// # Errors
+    ///
+    /// As for [`DeviceArgs::set_section`].
+    pub(super) fn hand_section_on(&self, old: &Value, new: &Path) -> Result<(), Failure> {
+        let bytes = |size: &str| old["section"][size].as_u64();
+        let Some(flash_block) = bytes("flash_block_bytes") else {
+            return Ok(());
+        };
+        let section = section_of(flash_block, bytes("extent_bytes"))?;
+        let number = number(&info::report(&self.volume)?, new)?;
+        self.have_section(number, Some(section), &self.named_with(new))
+    }
+
+    fn have_section(
+        &self,
+        number: u32,
+        section: Option<Section>,
+        named: &[PathBuf],
+    ) -> Result<(), Failure> {
+        if let Some(entry) = mounts::find(&self.volume) {
+            return control::ask(&entry, &Request::Section(number, section)).map(drop);
+        }
+        let (first, others) = self.candidates(named)?;
+        let volume = self.opened(&first, &others)?;
+        let set = volume.upkeep().set_section(number, section);
+        let closed = volume.close();
+        set.and(closed)
+            .map_err(|error| Failure::volume(&self.volume, &error))
     }
 }
 
