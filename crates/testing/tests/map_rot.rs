@@ -9,7 +9,7 @@ use loamfs_device::{Device, Effect, FaultyDevice, Image, MemoryDevice, Op, Rule}
 use loamfs_format::group::Role;
 use loamfs_format::{BlockKind, GroupNo, Ino};
 use loamfs_fs::{
-    Durability, Env, Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, mkfs,
+    Durability, Env, Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, SetAttr, Volume, mkfs,
 };
 use loamfs_testing::hostile::structures::{Part, Structures};
 use loamfs_testing::loam::{opened_for, repairs};
@@ -20,11 +20,20 @@ const UNIT: usize = 4096;
 const UNITS: usize = 512;
 /// Small files: enough for an IFILE of several leaves.
 const SMALL: usize = 4_000;
+/// Every so many of these has another mode since its block was written.
+const CHANGED: usize = 16;
 
 fn unit(of: usize, version: u8) -> Vec<u8> {
     (0..UNIT)
         .map(|i| (i * 7 + of * 31) as u8 ^ version)
         .collect()
+}
+
+fn mode_of(small: usize) -> u32 {
+    match small.is_multiple_of(CHANGED) {
+        true => 0o600,
+        false => NEW.mode,
+    }
 }
 
 fn has_image(of: usize) -> bool {
@@ -62,7 +71,16 @@ impl Sample {
             volume.write(ino, 0, name.as_bytes()).unwrap();
             ino
         });
-        let small = small.collect();
+        let small: Vec<Ino> = small.collect();
+        volume.sync().unwrap();
+        // Segments say so of these, and leave their blocks as they are.
+        for index in (0..SMALL).step_by(CHANGED) {
+            let set = SetAttr {
+                mode: Some(mode_of(index)),
+                ..SetAttr::default()
+            };
+            volume.setattr(small[index], &set).unwrap();
+        }
         let large = volume.create(ROOT_INO, b"large", &NEW).unwrap().ino;
         for of in 0..UNITS {
             volume
@@ -143,6 +161,8 @@ impl Sample {
         let bad = files.filter(|(index, ino)| match volume.read(**ino, 0, 100) {
             Ok(bytes) => {
                 assert_eq!(bytes, format!("small{index}").as_bytes());
+                let mode = volume.getattr(**ino).unwrap().mode;
+                assert_eq!(mode & 0o777, mode_of(*index));
                 false
             }
             Err(error) => {

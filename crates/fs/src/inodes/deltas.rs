@@ -8,6 +8,7 @@ use loamfs_format::summary::{DELTA_SIZE_MAX, delta_size};
 use loamfs_format::{Ino, InodeBlockNo, inode};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Bytes by which checkpoints say again what was said of a block, before it is written. To write it costs twice as much at most, so
@@ -155,6 +156,12 @@ impl Deltas {
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = &Delta> {
         self.of.values().flat_map(|said| said.deltas.values())
+    }
+
+    /// The blocks in these ranges of which segments said something.
+    pub fn blocks_in(&self, ranges: &[Range<u64>]) -> Vec<InodeBlockNo> {
+        let within = |block: &&InodeBlockNo| ranges.iter().any(|range| range.contains(&block.0));
+        self.of.keys().filter(within).copied().collect()
     }
 
     /// Whether an inode has one.

@@ -137,8 +137,24 @@ impl Replay<'_> {
         for (home, entry) in &found.images {
             self.maps.lazy_map_mut().fill_in(*home, *entry);
         }
+        self.forget_deltas(lost.of(MapTree::Ifile))?;
         for group in self.groups_of_keys(lost.of(MapTree::Bitmap)) {
             self.rebuild_bitmap(group)?;
+        }
+        Ok(())
+    }
+
+    /// Blocks of inodes that were not found again are gone, and with them what segments said of their inodes: else every checkpoint
+    /// would say it on (rule 16).
+    fn forget_deltas(&mut self, lost: &[Range<u64>]) -> Result<(), Error> {
+        let maps = &*self.maps;
+        for block in self.inodes.deltas().blocks_in(lost) {
+            let entry = with_tree(self.reader, self.blocks, |blocks| {
+                maps.ifile_entry(blocks, block)
+            })?;
+            if !entry.pointer.is_some() {
+                self.inodes.deltas_mut().written(block);
+            }
         }
         Ok(())
     }
