@@ -32,6 +32,8 @@ const DT_REG: u8 = 8;
 
 /// Volumes of the first profile on disks that turn: tracks form by the clock there.
 pub const TURNING: &str = "hfs-turning";
+/// The same with deltas, as mkfs makes them.
+pub const DELTAS_TURNING: &str = "hfs-deltas-turning";
 /// Behind the name of a profile: what the disk's time costs is said.
 const ON_DISK: &str = "-turning";
 /// Behind the name of a profile: segments say what changed in inodes (rule 16).
@@ -43,10 +45,11 @@ pub const DELTAS: &str = "hfs-deltas";
 
 /// The options that volumes of some kind are made with, beside those of their sizes.
 pub fn options_of(volumes: &str) -> MkfsOptions {
-    let with_deltas = volumes.strip_suffix(WITH_DELTAS);
     let on_disk = volumes.strip_suffix(ON_DISK);
+    let volumes = on_disk.unwrap_or(volumes);
+    let with_deltas = volumes.strip_suffix(WITH_DELTAS);
     MkfsOptions {
-        profile: with_deltas.or(on_disk).unwrap_or(volumes).to_owned(),
+        profile: with_deltas.unwrap_or(volumes).to_owned(),
         deltas: with_deltas.is_some(),
         disk: on_disk.map(|_| DiskFigures::TURNING),
         ..MkfsOptions::default()
@@ -60,7 +63,7 @@ pub struct Loam {
     pub check: bool,
     /// What is left out of the rules.
     pub without: Without,
-    /// What its volumes are made with, one of [`VOLUMES`], or [`TURNING`].
+    /// What its volumes are made with, one of [`VOLUMES`], [`TURNING`] or [`DELTAS_TURNING`].
     pub volumes: &'static str,
 }
 
@@ -80,7 +83,7 @@ impl Loam {
     /// # Errors
     /// There are none of that name.
     pub fn on(self, name: &str) -> Result<Self, String> {
-        let mut all = VOLUMES.into_iter().chain([TURNING]);
+        let mut all = VOLUMES.into_iter().chain([TURNING, DELTAS_TURNING]);
         let known = all.find(|known| *known == name);
         let volumes = known.ok_or_else(|| format!("{name}: no such profile of volumes"))?;
         Ok(Self { volumes, ..self })
@@ -155,7 +158,7 @@ impl System for Loam {
             dirty_max: opening.dirty_max,
             flights: opening.flights,
             discard: opening.discard,
-            read_around: self.volumes != TURNING,
+            read_around: options_of(self.volumes).disk.is_none(),
             ..OpenOptions::default()
         };
         let (env, clock) = env(opening.seed);

@@ -12,7 +12,7 @@ use loamfs_testing::explore::fleet::{Orders, run};
 use loamfs_testing::explore::single::files_to_settle;
 use loamfs_testing::explore::starts::{mkdir, setup};
 use loamfs_testing::generate::Generator;
-use loamfs_testing::loam::{Loam, TURNING};
+use loamfs_testing::loam::{DELTAS_TURNING, Loam, TURNING};
 use loamfs_testing::model::ROOT;
 use loamfs_testing::ops::Op;
 use loamfs_testing::runner::Runner;
@@ -22,8 +22,9 @@ use std::sync::Arc;
 /// One single workload in so many; a prime, so that all workloads and all that may follow are among them.
 const SINGLES_STEP: usize = 131;
 
-fn turning() -> Loam {
-    Loam::default().on(TURNING).unwrap()
+/// Without deltas, and with them.
+fn turning() -> [Loam; 2] {
+    [TURNING, DELTAS_TURNING].map(|volumes| Loam::default().on(volumes).unwrap())
 }
 
 /// Whether a volume came to have tracks.
@@ -33,16 +34,19 @@ fn has_tracks(device: &dyn Device) -> bool {
 
 #[test]
 fn in_each_case_tracks_form() {
-    for case in cases() {
+    let cases = cases();
+    let cases = cases.iter().flat_map(|case| turning().map(|on| (case, on)));
+    for (case, system) in cases {
         let Workload::Listed(ops) = &case.ops else {
             panic!("{}", case.name);
         };
         let all = [setup(case.start, &case.geometry), ops.clone()].concat();
-        let prepared = prepare_by(&turning(), &case.geometry, &all).unwrap();
+        let prepared = prepare_by(&system, &case.geometry, &all).unwrap();
         assert!(
             has_tracks(&MemoryDevice::from_image(prepared.image)),
-            "{}",
-            case.name
+            "{} on {}",
+            case.name,
+            system.volumes
         );
     }
 }
@@ -58,22 +62,23 @@ fn cases() -> Vec<Case> {
 #[test]
 fn every_crash_while_tracks_form_leaves_all_as_it_was() {
     let cases = cases();
-    let outcome = run(&turning(), &cases, Orders::SLICE);
-    println!("{}", outcome.tally);
-    for report in &outcome.reports {
-        println!("{report}");
+    for system in turning() {
+        let outcome = run(&system, &cases, Orders::SLICE);
+        println!("{}", outcome.tally);
+        for report in &outcome.reports {
+            println!("{report}");
+        }
+        assert!(outcome.reports.is_empty(), "{}", outcome.tally);
+        assert!(outcome.tally.distinct > 100, "{}", outcome.tally);
     }
-    assert!(outcome.reports.is_empty(), "{}", outcome.tally);
-    assert!(outcome.tally.distinct > 100, "{}", outcome.tally);
 }
 
 /// The model knows nothing of tracks: what is read, listed and told is the same before and after they form, and whatever changes
 /// meanwhile.
 #[test]
 fn nobody_sees_that_tracks_form() {
-    for seed in 0..6 {
+    for (seed, system) in (0..6).zip(turning().into_iter().cycle()) {
         let case = Run::of(seed, None);
-        let system = turning();
         let memory = MemoryDevice::new(case.geometry.size);
         let device = Arc::new(RecordingDevice::new(
             memory.with_sector_size(case.geometry.sector),

@@ -13,7 +13,7 @@ use loamfs_testing::explore::fleet::{Orders, Outcome, Slice, run_in_turn};
 use loamfs_testing::explore::hunt::Effort;
 use loamfs_testing::explore::names::named;
 use loamfs_testing::geometry::Geometry;
-use loamfs_testing::loam::{Loam, TURNING};
+use loamfs_testing::loam::{DELTAS_TURNING, Loam, TURNING};
 use loamfs_testing::pair::Pair;
 use loamfs_testing::rng::Rng;
 use loamfs_testing::several::Several;
@@ -30,7 +30,7 @@ const USAGE: &str = "explore [--seed N] [--seconds T] [--singles N] [--pairs N] 
   with other operations around it. Scatter: segments take the lowest holes, each block
   one of its own, so that space is reused at once and writes land apart. Tiered:
   volumes of a fast device and a slow one, between which large files are carried.
-  On the volumes hfs-turning small files settle into tracks by the clock.
+  On the volumes hfs-turning and hfs-deltas-turning small files settle into tracks by the clock.
   The seed chooses among crashes too, and the order of all cases: whatever the
   seconds suffice for has some of each kind. Half of them are for changes.";
 
@@ -108,7 +108,7 @@ type Singles = fn((&'static str, Geometry)) -> Vec<Case>;
 fn kinds(tiered: bool, volumes: &str) -> (Singles, fn(u64) -> Case) {
     match (tiered, volumes) {
         (true, _) => (all_carrying, combined_carrying),
-        (false, TURNING) => (all_forming, combined_forming),
+        (false, TURNING | DELTAS_TURNING) => (all_forming, combined_forming),
         (false, _) => (all_singles, combined),
     }
 }
