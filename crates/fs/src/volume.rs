@@ -82,8 +82,8 @@ use renewing::Renewing;
 use settling::Quiet;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{
-    Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
-    TryLockError,
+    Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard,
+    RwLockWriteGuard, TryLockError,
 };
 use std::time::Duration;
 use tally::Tally;
@@ -111,6 +111,8 @@ pub struct Volume {
 /// makes room for them.
 pub(crate) struct Engine {
     core: Latch<Core>,
+    /// How the first flush failed that did. Whoever met that says so here first: others may get the lock of the state before him.
+    failed_flush: OnceLock<Error>,
     turns: Turns,
     /// Told, with `core`, whenever writes of homes are over.
     landed: Condvar,

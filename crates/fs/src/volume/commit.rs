@@ -102,13 +102,9 @@ impl Engine {
     /// Flushes the device. After one that failed none is trusted again, whatever it was for: anything that was written
     /// before may be lost, and a later one would not tell (rule 12). Nor would one that was under way meanwhile.
     pub(crate) fn flush_device(&self) -> Result<(), Error> {
-        let flushed = self.device.flush().map_err(Error::from);
-        if let Err(error) = &flushed
-            && self.law.heeds(Failed::Flush)
-        {
-            self.core().access.fail_log(error);
-        }
-        flushed?;
+        self.device
+            .flush()
+            .map_err(|error| self.fail_flush(error.into()))?;
         self.check_flushes()
     }
 
@@ -117,22 +113,30 @@ impl Engine {
     /// # Errors
     /// Why the log failed.
     pub(super) fn check_flushes(&self) -> Result<(), Error> {
-        match self.law.heeds(Failed::Flush) {
-            true => self.core().access.check_log(),
-            false => Ok(()),
+        if !self.law.heeds(Failed::Flush) {
+            return Ok(());
         }
+        let mut core = self.core();
+        if let Some(error) = self.failed_flush.get() {
+            core.access.fail_log(error);
+        }
+        core.access.check_log()
+    }
+
+    /// A flush failed. Returns how.
+    fn fail_flush(&self, error: Error) -> Error {
+        // Another one's that is over may be looked at before this thread has the state.
+        let _ = self.failed_flush.set(error.clone());
+        let _ = self.check_flushes();
+        error
     }
 
     /// What came of something that flushes devices by itself, whose flushes count as those of the volume.
     pub(super) fn heed<T>(&self, done: Result<T, impl Into<Error>>) -> Result<T, Error> {
-        let done = done.map_err(Into::into);
-        if let Err(error) = &done
-            && error.is_of_flush()
-            && self.law.heeds(Failed::Flush)
-        {
-            self.core().access.fail_log(error);
-        }
-        done
+        done.map_err(|error| match error.into() {
+            error if error.is_of_flush() => self.fail_flush(error),
+            error => error,
+        })
     }
 }
 
@@ -354,5 +358,57 @@ pub(super) fn all_written(unwritten: NotHome) -> Result<(), Error> {
     match unwritten.into_iter().next() {
         Some((_, error)) => Err(error),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use crate::{Env, MkfsOptions, OpenOptions, Volume, mkfs};
+    use loamfs_device::{Device, Effect, FaultyDevice, MemoryDevice, Op, Request};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::thread;
+    use std::time::Duration;
+
+    /// A volume of which the next flush fails, and how many there were since.
+    fn failing() -> (Volume, Arc<AtomicU32>) {
+        const NONE: u32 = u32::MAX;
+        let memory: Arc<dyn Device> = Arc::new(MemoryDevice::new(16 << 20));
+        mkfs(&memory, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
+        let flushes = Arc::new(AtomicU32::new(NONE));
+        let seen = Arc::clone(&flushes);
+        let plan = move |request: &Request| {
+            let counts = request.op == Op::Flush && seen.load(Ordering::SeqCst) != NONE;
+            (counts && seen.fetch_add(1, Ordering::SeqCst) == 0).then_some(Effect::Fail)
+        };
+        let device = Arc::new(FaultyDevice::with_plan(memory, plan));
+        let volume = Volume::open(device, &OpenOptions::default(), Env::fixed(2)).unwrap();
+        flushes.store(0, Ordering::SeqCst);
+        (volume, flushes)
+    }
+
+    /// Whoever met it waits for the lock of the state, and is not the next who gets it.
+    #[test]
+    fn a_flush_that_failed_is_known_before_whoever_met_it_has_the_state() {
+        for round in 0..50 {
+            let (volume, flushes) = failing();
+            let core = volume.core();
+            thread::scope(|scope| {
+                let flush = || scope.spawn(|| volume.engine.flush_device().is_ok());
+                let first = flush();
+                while flushes.load(Ordering::SeqCst) < 1 {
+                    thread::yield_now();
+                }
+                thread::sleep(Duration::from_millis(2));
+                let second = flush();
+                while flushes.load(Ordering::SeqCst) < 2 {
+                    std::hint::spin_loop();
+                }
+                drop(core);
+                let trusted = [first, second].map(|flush| flush.join().unwrap());
+                assert_eq!(trusted, [false; 2], "round {round}");
+            });
+        }
     }
 }

@@ -17,7 +17,7 @@ use loamfs_device::{Device, ObservedDevice};
 use loamfs_format::GroupNo;
 use loamfs_log::members;
 use loamfs_space::{CleaningPolicy, Owed};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::Duration;
 
 /// How a volume is opened.
@@ -125,6 +125,7 @@ impl Volume {
         let volume = Volume {
             engine: Engine {
                 core: Latch::new(core),
+                failed_flush: OnceLock::new(),
                 turns: Turns::default(),
                 landed: Condvar::new(),
                 flight: Flight::default(),
