@@ -158,6 +158,8 @@ struct Turns {
     settling: Mutex<()>,
     /// Held by whoever renews the copy that is behind.
     renewing: Mutex<Renewing>,
+    /// Shared by what is done by the clock; held alone by whoever freezes the volume, for which not all of that asks before it writes.
+    ticking: RwLock<()>,
 }
 
 /// Why a volume is broken after a panic.

@@ -574,3 +574,35 @@ fn a_superblock_beside_a_flush_that_failed_names_nothing() {
     }
     assert_eq!(reached, 2, "of the segment, and of the superblock");
 }
+
+/// Whoever has frozen a volume copies the device below, and the clock went on with what it had begun.
+#[test]
+fn a_volume_freezes_behind_what_the_clock_has_begun() {
+    let (made, volume) = open(made(SIZE));
+    create(&volume, "f", &[1; 100]);
+    volume.close().unwrap();
+    let busy = Arc::new(Busy::new(made.fork()));
+    let options = OpenOptions {
+        read_around: false,
+        ..OpenOptions::default()
+    };
+    let volume = Arc::new(Volume::open(busy.clone(), &options, Env::fixed(3)).unwrap());
+    let (other, (tells, told)) = (Arc::clone(&volume), channel());
+    let hook = move || {
+        let freezing = thread::spawn(move || other.upkeep().freeze());
+        for _ in 0..50 {
+            if freezing.is_finished() {
+                break;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        tells.send((freezing.is_finished(), freezing)).unwrap();
+    };
+    busy.at(None, 0, Box::new(hook));
+    let ticked = volume.upkeep().tick();
+    let (is_early, freezing) = told.recv().unwrap();
+    assert!(!is_early);
+    ticked.unwrap();
+    freezing.join().unwrap().unwrap();
+    assert!(!volume.info().access.is_writable());
+}

@@ -12,6 +12,7 @@ use crate::patience;
 use crate::types::Attr;
 use loamfs_format::ifile::ino_at;
 use loamfs_format::{Ino, InodeBlockNo};
+use std::sync::PoisonError;
 
 /// Freed ranges that one step has the device discard.
 const DISCARD_STEP: usize = 1024;
@@ -29,6 +30,8 @@ impl Upkeep<'_> {
     pub fn tick(&self) -> Result<(), Error> {
         let engine = self.engine();
         engine.spare().free();
+        let ticking = engine.turns.ticking.read();
+        let _ticking = ticking.unwrap_or_else(PoisonError::into_inner);
         if !self.core().access.is_writable() {
             return Ok(());
         }

@@ -3,6 +3,7 @@
 use super::commit::End;
 use super::{Durability, Upkeep, commit};
 use crate::error::Error;
+use std::sync::PoisonError;
 
 /// How often the volume is committed until nothing came meanwhile.
 const ROUNDS_MAX: u32 = 100;
@@ -16,6 +17,8 @@ impl Upkeep<'_> {
     /// which cannot be committed.
     pub fn freeze(&self) -> Result<(), Error> {
         let engine = self.engine();
+        let ticking = engine.turns.ticking.write();
+        let _ticking = ticking.unwrap_or_else(PoisonError::into_inner);
         self.find_leftovers();
         engine.tidy_after(usize::MAX);
         let sealer = engine.sealer();
