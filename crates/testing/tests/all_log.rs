@@ -194,3 +194,20 @@ fn such_a_volume_is_of_one_device_and_its_groups_are_small() {
     let made = mkfs_on(&two, &lfs, &Env::fixed(1));
     assert!(matches!(made, Err(Error::Options(text)) if text.contains("one device")));
 }
+
+/// A fight for space left fewer clean groups than the next one needed. From then on nothing could be written over.
+#[test]
+fn each_fight_for_space_leaves_clean_groups_for_the_next() {
+    let options = OpenOptions::default();
+    let volume = Volume::open(made(1 << 30), &options, Env::fixed(2)).unwrap();
+    let mut pieces = Pieces::filled(&volume, available(&volume) / 100 * 90);
+    let mut rng = Rng::new(90);
+    for turn in 0..pieces.files.len() * 60 {
+        pieces.overwrite(&volume, &mut rng);
+        if turn % 256 == 0 {
+            volume.sync().unwrap();
+        }
+    }
+    assert!(volume.info().cleaned_frags > 0);
+    pieces.compare(&volume);
+}

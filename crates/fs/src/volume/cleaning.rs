@@ -233,11 +233,14 @@ impl Sealer<'_> {
         let mut core = self.core();
         let whole_groups = core.space.free_groups() >= core.sizes().groups_to_move_into();
         let segment = u64::from(core.geometry.segment_max);
+        // Where groups are written when they are clean, the next fight needs some to empty others into.
+        let kept = core.sizes().groups_kept_from_data();
+        let clean = !core.space.is_all_log() || core.space.free_groups() >= kept;
         let mut fits = |bytes| core.budget().goes_on(bytes);
         let (served, won) = match goal {
             Goal::All => (false, false),
             // Others come later, when what was not moved is cheaper to move, and whoever fights now waits for it.
-            Goal::Dear => (false, fits(segment / SERVED_PART)),
+            Goal::Dear => (false, clean && fits(segment / SERVED_PART)),
             Goal::Lend { .. } => {
                 let part = segment / SERVED_PART;
                 let lends = fits(part) || matches!(core.budget().may_lend(part), Ok(true));
