@@ -134,7 +134,7 @@ lack = [c for c in cells if not (c["rate"] and c["to_ceiling"] and c["to_ext4"] 
 differ = [r for r in requests if not r["equal"]]
 asked = {r["operation"]: sum(r["ceiling"].values()) / r["files"] for r in requests}
 print(lack, differ, asked)
-sys.exit(len(cells) != 9 * 2 * 3 or len(requests) != 9 or bool(lack or differ) or asked["create"] < 4 or asked["warm-read"] > 0.1)
+sys.exit(len(cells) != 10 * 2 * 3 or len(requests) != 10 or bool(lack or differ) or asked["create"] < 4 or asked["warm-read"] > 0.1)
 END_OF_CHECK
     # The ceiling server knows no access times: with these every open is a request, to LoamFS alone.
     expect 1 "$loamfs" bench mount --work "$work/rates" --files 20 --rounds 1 --clients 1 --fs loamfs --fs ceiling -o strictatime
