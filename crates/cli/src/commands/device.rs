@@ -412,13 +412,7 @@ impl DeviceArgs {
         if let Some(entry) = mounts::find(&self.volume) {
             control::ask(&entry, &Request::Stay(number))?;
         } else {
-            let (first, others) = self.candidates(members::named())?;
-            let volume = self.opened(&first, &others)?;
-            let stays = volume.upkeep().stay(number);
-            let closed = volume.close();
-            stays
-                .and(closed)
-                .map_err(|error| Failure::volume(&self.volume, &error))?;
+            self.on_unmounted(members::named(), |volume| volume.upkeep().stay(number))?;
         }
         print_lines([match self.json {
             true => format!("{:#}", json!({ "device": number, "stays": true })),
@@ -432,6 +426,21 @@ impl DeviceArgs {
         let first = open(&self.volume)?;
         let others = members::others_of(&self.volume, &first, named, open)?;
         Ok((candidate(&self.volume, first), others))
+    }
+
+    /// Has something done to a volume that is not mounted, of which some devices are named.
+    fn on_unmounted(
+        &self,
+        named: &[PathBuf],
+        change: impl FnOnce(&Volume) -> Result<(), loamfs_fs::Error>,
+    ) -> Result<(), Failure> {
+        let (first, others) = self.candidates(named)?;
+        let volume = self.opened(&first, &others)?;
+        let changed = change(&volume);
+        let closed = volume.close();
+        changed
+            .and(closed)
+            .map_err(|error| Failure::volume(&self.volume, &error))
     }
 
     fn opened(&self, first: &Candidate, others: &[Candidate]) -> Result<Volume, Failure> {

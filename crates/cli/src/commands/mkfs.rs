@@ -54,7 +54,7 @@ pub struct MkfsArgs {
     #[arg(long, short = 'L', default_value = "")]
     label: String,
     /// Where things go: `hfs`, large files in groups of their own and the rest in a log; `lfs`, everything in the log, which is
-    /// written where groups are clean, as a disk is that writes long runs alone well. It takes one device.
+    /// written where groups are clean, for disks that write well in long runs alone. It takes one device.
     #[arg(long, default_value = "hfs", value_parser = loamfs_fs::PROFILES)]
     profile: String,
     /// Unit of large files.

@@ -67,12 +67,7 @@ impl DeviceArgs {
         if let Some(entry) = mounts::find(&self.volume) {
             return control::ask(&entry, &Request::Section(number, section)).map(drop);
         }
-        let (first, others) = self.candidates(named)?;
-        let volume = self.opened(&first, &others)?;
-        let set = volume.upkeep().set_section(number, section);
-        let closed = volume.close();
-        set.and(closed)
-            .map_err(|error| Failure::volume(&self.volume, &error))
+        self.on_unmounted(named, |volume| volume.upkeep().set_section(number, section))
     }
 }
 
