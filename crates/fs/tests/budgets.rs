@@ -10,6 +10,9 @@ use std::sync::Arc;
 
 const NEW: NewInode = NewInode::of_mode(0o644);
 
+/// Bytes of a small file of more than half a block.
+const SMALL: usize = 12 << 10;
+
 fn name(i: usize) -> Vec<u8> {
     format!("file{i:05}").into_bytes()
 }
@@ -479,4 +482,24 @@ fn a_first_write_of_reserved_space_is_two_writes() {
     assert_eq!((cost.total().writes, cost.flushes()), (2, 2), "{cost}");
     assert_eq!(cost.kind(IoKind::Homed).write_bytes, 8192, "{cost}");
     assert_eq!(cost.total().reads, 0, "{cost}");
+}
+
+/// Summaries had room for 64 records that no segment says, and took two units more.
+#[test]
+fn fsync_of_a_small_file_that_is_written_over_takes_a_unit_besides() {
+    let device = made(256 << 20);
+    let volume = open(&device);
+    populate(&volume, 1000, SMALL);
+    volume.sync().unwrap();
+    let dir = volume.lookup(ROOT_INO, b"dir").unwrap().ino;
+    let ino = volume.lookup(dir, &name(500)).unwrap().ino;
+    volume.write(ino, 0, &[9; SMALL]).unwrap();
+    let before = volume.info().device;
+    volume.fsync(ino, false).unwrap();
+    let cost = since(&volume, before).total();
+    assert_eq!(
+        (cost.writes, cost.write_bytes),
+        (1, SMALL as u64 + 4096),
+        "{cost:?}"
+    );
 }

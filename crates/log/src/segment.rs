@@ -461,12 +461,15 @@ impl Placer<'_> {
         Ok(())
     }
 
-    /// Reserves the next summary's unit: right behind the segment while a fair window is free there, else where the
-    /// largest window is.
+    /// Reserves the next summary's unit: right behind the segment while a fair window is free there, or as much as it took itself;
+    /// else where the largest window is. If each segment of an fsync went to the largest hole, all would become short, and each
+    /// would change the maps elsewhere.
     fn reserve_next(&mut self) -> Result<Extent, PlaceError> {
         let unit = self.geometry.unit_frags();
         let window = self.geometry.frags_for(self.geometry.segment_max.into());
         let end = self.closed.last().map_or(self.current.start, |e| e.end());
+        let taken = self.closed.iter().map(|extent| extent.frags).sum::<u64>();
+        let alike = taken.max(2 * self.geometry.block_frags());
         let here = match self.space.law().gathers_segments() {
             true => self.space.bitmaps().log_run(end, window),
             false => 0,
@@ -474,7 +477,7 @@ impl Placer<'_> {
         let holes = self.holes.as_mut();
         let start = if let Some(hole) = holes.and_then(|holes| holes.take(unit, unit)) {
             hole.start
-        } else if here >= window / 8 {
+        } else if here >= alike.min(window / 8) {
             end
         } else {
             match self.find(window, end, unit) {
@@ -683,5 +686,66 @@ mod tests {
             spoilt.put(FragAddr(at), &vec![1; bytes]);
             assert!(spoilt.check().is_err(), "{at}");
         }
+    }
+
+    const GEOMETRY: Geometry = Geometry {
+        fragment_size: 1024,
+        block_size: 16_384,
+        group_frags: 4096,
+        total_frags: 8 * 4096,
+        segment_max: 8 << 20,
+        checkpoint_segments_max: 64,
+        checkpoint_summary_max: 1 << 20,
+        checkpoint_nodes_max: 64,
+    };
+
+    /// A log without a free group, and with holes of 100 to 140 fragments; with a unit that is taken.
+    fn full_of_holes() -> (Space, FragAddr) {
+        let owner = loamfs_space::Owner {
+            kind: loamfs_format::BlockKind::SmallData,
+            level: 0,
+            ino: loamfs_format::Ino(2),
+            logical: 0,
+        };
+        let mut space = Space::new(GEOMETRY, Vec::new());
+        let mut pieces = Vec::new();
+        while let FoundSpace::Run(run) = space.placement().find_log(4096, 4, FragAddr(0), false) {
+            let end = run.end().0;
+            for (i, at) in (run.start.0..end).step_by(400).enumerate() {
+                let hole = Extent::new(FragAddr(at), (100 + 4 * i as u64).min(end - at));
+                let rest = Extent::new(hole.end(), 400_u64.min(end - at) - hole.frags);
+                for piece in [hole, rest].into_iter().filter(|piece| piece.frags > 0) {
+                    space.allocate(piece, owner).unwrap();
+                }
+                pieces.push(hole);
+            }
+        }
+        for hole in &pieces[1..] {
+            space.free(*hole, Ssn(1)).unwrap();
+            space.release_range(*hole);
+        }
+        (space, pieces[0].start)
+    }
+
+    /// Each went to the largest hole that there was: all became short, and each cost a seek, and changed the maps elsewhere.
+    #[test]
+    fn short_segments_go_on_in_the_hole_in_which_the_last_one_is() {
+        let (mut space, mut at) = full_of_holes();
+        let (mut elsewhere, mut extents) = (0, 0);
+        for _ in 0..60 {
+            let body = SegmentBody {
+                frags: &[12],
+                aligned: 0,
+                tracks: &[],
+            };
+            let placed = place(&mut space, &GEOMETRY, at, 400, body, (false, None)).unwrap();
+            extents += placed.extents.len();
+            let end = placed.extents.last().unwrap().end();
+            elsewhere += u32::from(placed.next.start != end);
+            at = placed.next.start;
+        }
+        // Six or seven fit into a hole.
+        assert!(elsewhere <= 12, "{elsewhere} went elsewhere");
+        assert!(extents <= 61, "{extents} extents");
     }
 }

@@ -7,10 +7,13 @@
 use std::sync::Arc;
 
 use loamfs_device::{Device, MemoryDevice};
+use loamfs_format::kind::MapTree;
 use loamfs_format::node::NODE_SIZE;
-use loamfs_format::summary::{ALLOCATE_SIZE, FREE_SIZE, IFILE_SIZE, RECORD_SIZE_MAX, summary_len};
+use loamfs_format::summary::summary_len;
 use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, Ino, Ssn, inode};
-use loamfs_fs::worst_case::{Burden, Changed, Keys, Parts, REMOVAL_COST, Room, Shapes};
+use loamfs_fs::worst_case::{
+    Burden, Changed, Keys, Parts, REMOVAL_COST, RecordCounts, Room, Shapes,
+};
 use loamfs_fs::{Env, MkfsOptions, VOLUME_MIN, mkfs, superblocks};
 use loamfs_log::plugging::Cut;
 use loamfs_log::segment::{PlaceError, SegmentBody, SegmentPlace, place};
@@ -268,13 +271,16 @@ impl Waiting {
         blocks.extend(&inodes);
         blocks.extend(small.filter(|frags| *frags > 0));
         let frees = self.frees + 12;
-        let records = blocks.len() as u64 * (ALLOCATE_SIZE + FREE_SIZE)
-            + inodes.len() as u64 * (IFILE_SIZE + FREE_SIZE)
-            + frees * FREE_SIZE
-            + 64 * RECORD_SIZE_MAX;
+        let records = RecordCounts {
+            blocks: blocks.len() as u64,
+            inode_blocks: inodes.len() as u64,
+            frees: blocks.len() as u64 + frees,
+            roles: g.groups().into(),
+            ..RecordCounts::default()
+        };
         let aligned = nodes as usize + inodes.len();
         let placed = log
-            .seal(records, &blocks, aligned, cut)
+            .seal(records.bytes(), &blocks, aligned, cut)
             .ok_or("the segment")?;
         let freed: Vec<u64> = (0..frees).map(|i| i * g.total_frags / frees).collect();
         let next = Changed {
@@ -285,8 +291,15 @@ impl Waiting {
         let held = self.held + frees;
         let checkpoint = |log: &mut Log, nodes: u64, held: u64| {
             let blocks = vec![node; nodes as usize];
-            let records = nodes * (ALLOCATE_SIZE + 2 * FREE_SIZE) + (held + 64) * RECORD_SIZE_MAX;
-            let placed = log.seal(records, &blocks, blocks.len(), cut)?;
+            let records = RecordCounts {
+                blocks: nodes,
+                frees: 2 * nodes,
+                // The maps' roots are told too.
+                others: held + MapTree::ALL.len() as u64,
+                roles: g.groups().into(),
+                ..RecordCounts::default()
+            };
+            let placed = log.seal(records.bytes(), &blocks, blocks.len(), cut)?;
             let freed: Vec<u64> = (0..held).map(|i| i * g.total_frags / held).collect();
             Some(log.changed_by(&placed, &blocks, &freed))
         };

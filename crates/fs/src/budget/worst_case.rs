@@ -7,8 +7,10 @@
 
 use crate::law::{Law, Rules};
 use loamfs_format::Geometry;
+use loamfs_format::geometry::UNIT_SIZE;
 use loamfs_format::group::{CHUNK_BYTES, CHUNK_FRAGS, GroupDesc};
 use loamfs_format::ifile::IfileEntry;
+use loamfs_format::kind::MapTree;
 use loamfs_format::maps::{LazyEntry, OwnerRecord};
 use loamfs_format::node::{CAPACITY, Child, NODE_SIZE, SLOT_SIZE};
 use loamfs_format::summary::{
@@ -24,7 +26,10 @@ pub const REMOVAL_COST: u64 = REMOVAL_NODES + (40 << 10);
 const REMOVAL_NODES: u64 = 32 << 10;
 
 /// Dirty map nodes that no key accounts for: roots that grow.
-const ROOTS: u64 = 5;
+const ROOTS: u64 = MapTree::ALL.len() as u64;
+
+/// Groups that are claimed besides those that a segment fills: ends of it, and those that superblocks and devices' ends cut.
+const CLAIMS_BESIDES: u64 = 16;
 
 /// Keys of a map that changed: in how many runs of neighbours, and how many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -180,27 +185,41 @@ impl Changed {
 
 /// What a segment's summary says, as far as its length goes.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct RecordCounts {
+pub struct RecordCounts {
+    /// Blocks that it gives places.
     pub blocks: u64,
+    /// Inode blocks that it writes, or says to be gone.
     pub inode_blocks: u64,
     /// Bytes of what it says of inodes whose blocks it does not write.
     pub deltas: u64,
+    /// Ranges that it frees.
     pub frees: u64,
     /// Anything else.
     pub others: u64,
+    /// Groups that change their role, those among them that are claimed for it.
     pub roles: u64,
 }
 
 impl RecordCounts {
-    /// Bytes of records, at most. Claimed groups and the log's own ranges take the slack.
+    /// Bytes of records, at most, with those of the log's own ranges: the next summary's unit, and the summary's, which may be cut
+    /// at every unit. What those say themselves makes it longer by less than a 64th.
     pub fn bytes(&self) -> u64 {
-        self.blocks * ALLOCATE_SIZE
+        let said = self.blocks * ALLOCATE_SIZE
             + self.inode_blocks * (IFILE_SIZE + FREE_SIZE)
             + self.deltas
             + self.frees * FREE_SIZE
-            + (self.others + 64) * RECORD_SIZE_MAX
-            + self.roles * ROLE_SIZE
+            + self.others * RECORD_SIZE_MAX
+            + self.roles * ROLE_SIZE;
+        let units = summary_len(said) / u64::from(UNIT_SIZE);
+        let own = (units + units / 64 + 2).min(EXTENTS_MAX as u64 + 1);
+        said + own * ALLOCATE_SIZE
     }
+}
+
+/// Groups that the log claims at most for a segment of so many fragments, and for the window in which its successor begins.
+pub fn claims(g: &Geometry, frags: u64) -> u64 {
+    let window = g.frags_for(g.segment_max.into());
+    ((frags + window) / g.group_frags + CLAIMS_BESIDES).min(g.groups().into())
 }
 
 /// Fragments of a checkpoint of so many nodes, that names so many held ranges, and has so many bytes of deltas.
@@ -209,7 +228,8 @@ fn checkpoint_frags(g: &Geometry, nodes: u64, held: u64, deltas: u64) -> u64 {
         blocks: nodes,
         deltas,
         frees: 2 * nodes,
-        others: held,
+        others: held + ROOTS,
+        roles: g.groups().into(),
         ..RecordCounts::default()
     };
     g.frags_for(nodes * NODE_SIZE as u64 + summary_len(records.bytes()))
@@ -281,8 +301,21 @@ impl Room {
     /// must hold all that is left.
     ///
     /// Blocks longer than a unit are not split. The end of a hole that is left is shorter than the block that goes to the next
-    /// one. So holes hold at least half of their length, and all of it but a block less a fragment each.
+    /// one. So holes hold at least half of their length, and all of it but a block less a fragment each. Where a segment would have more
+    /// extents than it may in the smallest holes, it is cut into the longest.
     pub fn take(&mut self, parts: Parts, cut: Cut) -> Option<u64> {
+        if cut == Cut::Longest {
+            return self.take_cut(parts, cut);
+        }
+        let (holes, groups) = (self.holes.clone(), self.groups);
+        let taken = self.take_cut(parts, cut);
+        taken.or_else(|| {
+            (self.holes, self.groups) = (holes, groups);
+            self.take_cut(parts, Cut::Longest)
+        })
+    }
+
+    fn take_cut(&mut self, parts: Parts, cut: Cut) -> Option<u64> {
         let unit = self.geometry.unit_frags();
         let successor = if self.law.counts_successor() { unit } else { 0 };
         let Parts {

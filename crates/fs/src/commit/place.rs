@@ -1,15 +1,19 @@
 //! Finding places for what a segment holds.
 
 use super::Commit;
-use super::contents::Contents;
+use super::contents::{Contents, Item};
 use crate::blocks::Stop;
-use crate::budget::worst_case::RecordCounts;
+use crate::budget::worst_case::{RecordCounts, claims};
 use crate::reclaim::{Fight, Plugging};
 use loamfs_format::group::Role;
 use loamfs_format::summary::SegmentKind;
 use loamfs_log::plugging::Cut;
 use loamfs_log::segment::{PlaceError, SegmentBody, SegmentPlace, place};
 use loamfs_log::writer::Tail;
+
+/// Records for which recovery's segment has room besides, so that it is always longer than the unit that was reserved for it: that it
+/// takes nothing which was freed (rule 5) is tried with it.
+const RECOVERED: usize = 64;
 
 impl Commit<'_> {
     /// Takes places for all blocks and for the summary.
@@ -43,25 +47,32 @@ impl Commit<'_> {
     fn records_of(&self, contents: &Contents, kind: SegmentKind) -> RecordCounts {
         let core = &self.core;
         let blocks = contents.frags.len() as u64 + contents.track_blocks();
-        let held = match kind {
+        let besides = match kind {
             SegmentKind::Checkpoint => {
-                core.space.held().ranges() + core.checkpoints.summaries().len()
+                let held = core.space.held().ranges() + core.checkpoints.summaries().len();
+                held + core.maps.roots().len()
             }
-            SegmentKind::Normal | SegmentKind::Mount => 0,
+            SegmentKind::Normal => 0,
+            SegmentKind::Mount => RECOVERED,
         };
+        let images = contents.data.iter();
+        let images = images.filter(|item| matches!(item, Item::Image(..)));
+        let frags = contents.frags.iter().map(|frags| u64::from(*frags));
+        let tracks = contents.tracks.iter().map(|track| track.frags);
+        let written = core.inodes.dirty_blocks().count();
         let superseded = core.blocks.frees().len() + core.blocks.retires().len();
         RecordCounts {
             blocks,
-            inode_blocks: core.inodes.block_count() as u64,
+            inode_blocks: written.saturating_sub(contents.apart.len()) as u64,
             deltas: match kind {
                 SegmentKind::Checkpoint => core.inodes.deltas().bytes(),
                 SegmentKind::Normal | SegmentKind::Mount => contents.deltas,
             },
             frees: superseded as u64 + blocks,
-            others: (core.pending.records().len() + held + contents.data.len()) as u64,
+            others: (core.pending.records().len() + besides + images.count()) as u64,
             roles: match core.space.has_role_changes() {
                 true => core.geometry.groups().into(),
-                false => 0,
+                false => claims(&core.geometry, frags.chain(tracks).sum()),
             },
         }
     }

@@ -615,9 +615,9 @@ fn reused_body_of_a_trusted_segment() -> Directed {
 fn dead_successor() -> Directed {
     aligned([put(B, 2), Op::Sync]).after(
         [
-            chmod(0o600),
+            put(A, 2),
             WRITTEN,
-            chmod(0o400),
+            put(A, 3),
             WRITTEN,
             chmod(0o500),
             WRITTEN,
@@ -630,11 +630,7 @@ fn dead_successor() -> Directed {
 /// S2's last block is torn; the next segment to write the same bytes there must not complete it.
 fn dead_segment_completed() -> Directed {
     aligned([])
-        .after(
-            [chmod(0o600), put(B, 2), WRITTEN],
-            0,
-            Leaves::Torn(16 << 10),
-        )
+        .after([chmod(0o600), put(B, 2), WRITTEN], 0, Leaves::Torn(8 << 10))
         .after([chmod(0o400), put(B, 2), WRITTEN], 0, Leaves::Tail(4096))
 }
 
@@ -648,8 +644,8 @@ fn dead_segment_completed_early() -> Directed {
         put(D, 2),
         WRITTEN,
     ];
-    aligned([]).after(all, 0, Leaves::Torn(28 << 10)).after(
-        [chmod(0o400), put(LAST, 2), WRITTEN],
+    aligned([]).after(all, 0, Leaves::Torn(24 << 10)).after(
+        [chmod(0o400), put(B, 2), put(LAST, 2), WRITTEN],
         0,
         Leaves::Tail(4096),
     )
