@@ -345,6 +345,7 @@ const WIDE: Geometry = Geometry {
 
 const EFFORT: Effort = Effort {
     states: 45,
+    stretches: usize::MAX,
     care: Care {
         writes: 2,
         check: true,

@@ -18,6 +18,9 @@ use crate::watchdog;
 pub struct Effort {
     /// About as many states between two flushes.
     pub states: usize,
+    /// Stretches between two flushes that are looked at in one recording, about, evenly spread. An operation that fights for
+    /// space may flush hundreds of times, and each crash in it is followed by another such fight.
+    pub stretches: usize,
     /// What is done with each.
     pub care: Care,
     /// One state in so many is crashed again during and after its recovery; 0
@@ -40,6 +43,7 @@ impl Effort {
     /// Enough for a run that must be short.
     pub const QUICK: Self = Self {
         states: 24,
+        stretches: 40,
         care: Care {
             writes: 5,
             check: true,
@@ -55,6 +59,7 @@ impl Effort {
     /// For a run that has time.
     pub const THOROUGH: Self = Self {
         states: 120,
+        stretches: 480,
         again_in: 24,
         depth: 3,
         kill_in: 4,
@@ -75,6 +80,7 @@ impl Effort {
     fn next(self) -> Self {
         Self {
             states: (self.states / 3).max(8),
+            stretches: (self.stretches / 3).max(8),
             again_in: self.again_in * 4,
             depth: self.depth - 1,
             kill_in: self.kill_in * 4,
@@ -172,7 +178,7 @@ impl<'a> Hunt<'a> {
         }
     }
 
-    /// Goes through all states of a recording.
+    /// Goes through the states of a recording.
     pub fn explore(
         &mut self,
         recording: &Recording,
@@ -187,7 +193,10 @@ impl<'a> Hunt<'a> {
         let epochs = epochs(recording).map_err(outer)?;
         let mut seen = HashMap::new();
         let last = epochs.len() - 1;
-        for epoch in &epochs {
+        let step = epochs.len().div_ceil(effort.stretches);
+        let first = Rng::new(seed).index(step);
+        let chosen = |epoch: &&Epoch| epoch.number % step == first || epoch.number == last;
+        for epoch in epochs.iter().filter(chosen) {
             // One sequence an epoch, so that the budget of one does not change
             // the states of the next.
             let mut rng = Rng::new(seed).fork(epoch.number as u64);
