@@ -241,10 +241,8 @@ pub fn mkfs_on(
     devices.sort_by_key(|new| std::cmp::Reverse(new.kind));
     let mut random = Random::new(env.seed);
     let (geometry, entries) = shares::divide(&devices, o, &mut random)?;
-    let sb = Superblock {
-        incompatible: INCOMPATIBLE_DEVICES,
-        ..superblock(o, geometry, entries, env, &mut random)?
-    };
+    let mut sb = superblock(o, geometry, entries, env, &mut random)?;
+    sb.incompatible |= INCOMPATIBLE_DEVICES;
     for new in &devices {
         wipe(new.device.as_ref())?;
     }

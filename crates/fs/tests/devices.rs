@@ -8,7 +8,7 @@ use loamfs_format::superblock::{DeviceKind, PROBES, SIZE};
 use loamfs_fs::members::{Candidate, join};
 use loamfs_fs::{
     Env, Error, Joining, LogError, MkfsOptions, NewDevice, NewInode, OpenOptions, Purpose,
-    ROOT_INO, Volume, grow, mkfs_on,
+    ROOT_INO, Volume, grow, mkfs_on, superblocks,
 };
 use std::sync::Arc;
 
@@ -232,6 +232,25 @@ fn what_cannot_be_made_is_refused() {
     assert!(refused(&little, &usual).contains("too few for a group"));
     let first = [device(8 << 20), device(64 << 20)];
     assert!(refused(&first, &usual).contains("the first device must hold"));
+}
+
+/// A volume of several devices never had what the options say beside that: its segments wrote whole blocks of inodes.
+#[test]
+fn a_volume_of_several_devices_has_deltas_unless_they_are_left_out() {
+    for deltas in [true, false] {
+        let device = |kind| NewDevice {
+            device: Arc::new(MemoryDevice::new(64 << 20)) as _,
+            kind,
+        };
+        let options = MkfsOptions {
+            deltas,
+            ..MkfsOptions::default()
+        };
+        let devices = [device(DeviceKind::Fast), device(DeviceKind::Slow)];
+        let made = mkfs_on(&devices, &options, &Env::fixed(1)).unwrap();
+        let newest = superblocks::read(made.as_ref()).unwrap().newest;
+        assert_eq!((newest.has_deltas(), newest.has_devices()), (deltas, true));
+    }
 }
 
 /// Devices that can discard do, though another one cannot, which is named.

@@ -8,7 +8,7 @@ use loamfs_fs::{CopyKind, Section};
 use loamfs_testing::campaign::{self, image_after};
 use loamfs_testing::explore::cases::{Case, GEOMETRIES, all_carrying, all_singles, combined, long};
 use loamfs_testing::explore::fleet::{Orders, Outcome, run};
-use loamfs_testing::loam::{DELTAS, Loam};
+use loamfs_testing::loam::{DELTAS, Loam, options_of};
 use loamfs_testing::pair::Pair;
 use loamfs_testing::shrink::Limit;
 use loamfs_testing::watchdog::Watchdog;
@@ -81,7 +81,11 @@ fn either_device_may_keep_or_lose_what_it_has_not_flushed() {
         }
         assert!(outcome.reports.is_empty());
         assert_eq!(outcome.tally.cases as usize, cases.len());
-        assert!(outcome.tally.distinct > states, "{}", outcome.tally);
+        let tally = outcome.tally;
+        assert!(tally.distinct > states, "{tally}");
+        // What they are for comes up.
+        let deltas = options_of(pair.loam.volumes).deltas;
+        assert!(!deltas || tally.with_deltas * 2 > tally.cases, "{tally}");
     }
 }
 
@@ -168,7 +172,9 @@ fn is_whole_on_either_device(copy: CopyKind) {
         println!("{report}");
     }
     assert!(outcome.reports.is_empty());
-    assert!(outcome.tally.distinct > 500, "{}", outcome.tally);
+    let tally = outcome.tally;
+    assert!(tally.distinct > 500, "{tally}");
+    assert_eq!(tally.with_deltas, tally.cases);
     let case = campaign::Case::of(107, None);
     let shrinking = Limit::Time(Duration::from_secs(20));
     if let Err(report) = campaign::run(&twice, &case, 1_000, shrinking) {
