@@ -354,7 +354,7 @@ fn make(
         && let Some(leads) = device.members().first()
     {
         (sb.copied, sb.copied_at) = (sb.checkpoint.ssn, sb.created);
-        behind::copy(leads, &sb, &law::of_log(&env.law), &mut |_| true)?;
+        behind::copy(leads, &sb, &law::of_log(&env.law), &mut 0, &mut |_| true)?;
         let copy = Superblock {
             clean: false,
             ..sb.clone()

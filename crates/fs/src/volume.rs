@@ -158,6 +158,8 @@ struct Turns {
     settling: Mutex<()>,
     /// Held by whoever renews the copy that is behind.
     renewing: Mutex<Renewing>,
+    /// Held by whoever makes a copy of what the leading device holds, gives it up, or renews it by the clock: all write to one place.
+    copying: Mutex<()>,
     /// Shared by what is done by the clock; held alone by whoever freezes the volume, for which not all of that asks before it writes.
     ticking: RwLock<()>,
 }

@@ -69,7 +69,7 @@ impl Behind {
 }
 
 /// Copies what the second place lacks of what was written, in the order of addresses, and flushes it: all that a checkpoint needs which was durable
-/// before. `tell` is told how many bytes are left, and says whether to go on.
+/// before. It begins at byte `from`, which becomes where the next call goes on. `tell` is told how many bytes are left, and says whether to go on.
 ///
 /// # Errors
 /// A device's.
@@ -77,15 +77,15 @@ pub fn copy(
     leads: &Member,
     sb: &Superblock,
     law: &Law<dyn Rules>,
+    from: &mut u64,
     tell: &mut dyn FnMut(u64) -> bool,
 ) -> Result<bool, DeviceError> {
     // They say which checkpoint is there.
     let superblocks: Vec<Range<u64>> = offsets(sb.volume_bytes())
         .map(|at| at..at + loamfs_format::superblock::SIZE as u64)
         .into();
-    let mut from = 0;
-    while let Some(next) = leads.copy_changed(from, STEP, &superblocks)? {
-        from = next;
+    while let Some(next) = leads.copy_changed(*from, STEP, &superblocks)? {
+        *from = next;
         if !tell(leads.bytes_behind().unwrap_or_default()) {
             return Ok(false);
         }

@@ -19,7 +19,9 @@ use loamfs_testing::busy::Busy;
 use loamfs_testing::files::{content, get, put};
 use loamfs_testing::without::Without;
 use recorded::{ALL, Contents, FAST, KEPT, LARGE, Parts, There, crashed, open};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
 
 /// Histories of volumes in use that are gone through.
 const HISTORIES: usize = 4;
@@ -614,4 +616,85 @@ fn a_flush_of_the_copy_that_fails_is_one_of_the_volume() {
         assert!(!volume.info().access.is_writable(), "flush {skip}");
     }
     assert!((3..8).contains(&reached), "{reached}");
+}
+
+/// Two administrators: one makes a copy, and the other gives it up meanwhile, or makes one of the other kind. Both wrote to one place, and
+/// superblocks told of a copy for which nobody kept what it needs.
+#[test]
+fn copies_are_made_and_given_up_one_at_a_time() {
+    let other_kind = |volume: &Volume| {
+        let made = volume.upkeep().copying().make(|_| true);
+        assert!(
+            matches!(made, Ok(true) | Err(Error::Options(_))),
+            "{made:?}"
+        );
+    };
+    let give_up = |volume: &Volume| volume.upkeep().copying().give_up().unwrap();
+    for meanwhile in [&give_up as &(dyn Fn(&Volume) + Sync), &other_kind] {
+        let parts = Parts::made(Some(CopyKind::Behind));
+        let volume = open(&parts, There::Both, &Without::default()).unwrap();
+        give_up(&volume);
+        put(&volume, "kept", &content(3_000, 1)).unwrap();
+        volume.sync().unwrap();
+        thread::scope(|scope| {
+            let mut other = None;
+            let made = volume.upkeep().copying().make_behind(|_| {
+                other.get_or_insert_with(|| scope.spawn(|| meanwhile(&volume)));
+                // So that it comes between.
+                thread::sleep(Duration::from_millis(20));
+                true
+            });
+            assert!(made.unwrap());
+        });
+        for round in 0..40 {
+            put(&volume, "over", &content(3_000, round)).unwrap();
+            volume.sync().unwrap();
+            volume.unlink(ROOT_INO, b"over").unwrap();
+            volume.upkeep().checkpoint().unwrap();
+        }
+        let behind = volume.info().behind;
+        assert!(behind.is_none_or(|it| it.bytes.is_some()), "{behind:?}");
+        drop(volume);
+        match join_without(&parts.candidate(1), &[]) {
+            Ok(_) => {
+                let report = check(&*parts.joined(There::Slow), &mut Options::default());
+                assert!(report.is_clean(), "{report}");
+                let slow = open(&parts, There::Slow, &Without::default()).unwrap();
+                assert_eq!(get(&slow, "kept").unwrap(), content(3_000, 1));
+            }
+            Err(error) => assert!(behind.is_none(), "{error}"),
+        }
+    }
+}
+
+/// Whoever made a copy kept the clock from all that it does, for as long as that took: nothing was committed by its age.
+#[test]
+fn the_clock_goes_on_while_a_copy_is_made() {
+    let parts = Parts::made(Some(CopyKind::Behind));
+    let clock = Arc::new(ManualClock::new(1_000_000_000));
+    let env = Env {
+        clock: Arc::clone(&clock) as _,
+        ..Env::fixed(5)
+    };
+    let volume = Volume::open(parts.joined(There::Both), &OpenOptions::default(), env).unwrap();
+    let volume = Arc::new(volume);
+    volume.upkeep().copying().give_up().unwrap();
+    put(&volume, "early", &content(LARGE, 1)).unwrap();
+    let mut told = 0;
+    let made = volume.upkeep().copying().make_behind(|_| {
+        told += 1;
+        let late = format!("late{told}");
+        put(&volume, &late, &content(3_000, told)).unwrap();
+        clock.advance(3_600_000_000_000);
+        let (done, is_done) = mpsc::channel();
+        let other = Arc::clone(&volume);
+        thread::spawn(move || done.send(other.upkeep().tick()));
+        let ticked = is_done.recv_timeout(Duration::from_secs(60));
+        ticked.expect("the clock waits").unwrap();
+        let ino = volume.lookup(ROOT_INO, late.as_bytes()).unwrap().ino;
+        assert!(volume.is_durable(ino));
+        true
+    });
+    assert!(made.unwrap());
+    assert!(told > 0);
 }

@@ -35,6 +35,7 @@ impl Copying<'_> {
     /// # Errors
     /// [`Error::Options`] in words for the user: there is no room, or it is no volume for a copy; the device's.
     pub fn make(&self, mut tell: impl FnMut(u64) -> bool) -> Result<bool, Error> {
+        let _alone = self.0.engine().copying_alone();
         let Some(holder) = self.holder(CopyKind::Each)? else {
             return Ok(true);
         };
@@ -54,6 +55,7 @@ impl Copying<'_> {
     /// # Errors
     /// As for [`Copying::make`].
     pub fn make_behind(&self, mut tell: impl FnMut(u64) -> bool) -> Result<bool, Error> {
+        let _alone = self.0.engine().copying_alone();
         let Some(holder) = self.holder(CopyKind::Behind)? else {
             return Ok(true);
         };
@@ -79,11 +81,12 @@ impl Copying<'_> {
         }
     }
 
-    /// Gives it up. When this returns all superblocks say that there is none; its room is kept.
+    /// Gives it up, once nobody makes it. When this returns all superblocks say that there is none; its room is kept.
     ///
     /// # Errors
     /// Why nothing can be written, the device's.
     pub fn give_up(&self) -> Result<(), Error> {
+        let _alone = self.0.engine().copying_alone();
         let sealer = self.0.engine().sealer();
         let is_there = {
             let core = self.0.core();
@@ -128,8 +131,16 @@ impl Copying<'_> {
         self.0.core().know_vacant(engine.device());
         let sb = self.keep_for_copy(holder)?;
         engine.heed(behind::wipe(engine.device(), &sb))?;
-        if !engine.copy(&sb, tell)? {
-            return Ok(false);
+        let mut left = 0;
+        // Who is told may take his time, and whoever lacks space waits for a renewal.
+        while !engine.copy(&sb, &mut |bytes| {
+            left = bytes;
+            false
+        })? {
+            self.0.core().access.check()?;
+            if !tell(left) {
+                return Ok(false);
+            }
         }
         let sealer = engine.sealer();
         {

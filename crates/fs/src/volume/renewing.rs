@@ -15,7 +15,7 @@ use loamfs_device::Member;
 use loamfs_format::Ssn;
 use loamfs_format::superblock::Superblock;
 use loamfs_log::behind;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 /// Of what part of the volume's space a renewal by the clock does not wait for its time, if that waits for it.
@@ -33,6 +33,8 @@ pub(super) struct Renewing {
     newest: Ssn,
     /// What the copy is to say when what is being copied by the clock is there.
     under_way: Option<Superblock>,
+    /// The checkpoint that was being copied last, and the byte up to which all was that it needs: there it goes on.
+    begun: Option<(Ssn, u64)>,
 }
 
 /// How far a copy is behind.
@@ -60,6 +62,9 @@ impl Engine {
     /// Renews the copy if its time has come, or much space waits for it, in steps: whoever calls has other things to do. Where nothing changed no
     /// disk is woken.
     pub(super) fn renew_in_time(&self) -> Result<(), Error> {
+        let Some(_alone) = self.copying_at_once() else {
+            return Ok(());
+        };
         let Some(sb) = self.renewal_under_way()? else {
             return Ok(());
         };
@@ -109,12 +114,27 @@ impl Engine {
         self.sealer().say_copied(&sb, End::Open)
     }
 
+    /// Returns when nobody else makes a copy of what the leading device holds, gives it up, or renews it by the clock.
+    pub(super) fn copying_alone(&self) -> MutexGuard<'_, ()> {
+        let copying = self.turns.copying.lock();
+        copying.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same, if that is so now.
+    fn copying_at_once(&self) -> Option<MutexGuard<'_, ()>> {
+        match self.turns.copying.try_lock() {
+            Ok(turn) => Some(turn),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
     fn renewing(&self) -> MutexGuard<'_, Renewing> {
         let renewing = self.turns.renewing.lock();
         renewing.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Copies what the checkpoint needs that a superblock names, and has the copy name it. `tell` is told how many bytes are left, and says whether to
+    /// Copies what the checkpoint needs that a superblock names, from where the last call ended, and has the copy name it. `tell` is told how many bytes are left, and says whether to
     /// go on.
     pub(super) fn copy(
         &self,
@@ -129,7 +149,12 @@ impl Engine {
         if renewing.newest >= sb.checkpoint.ssn || !self.core().is_behind() {
             return Ok(true);
         }
-        if !self.heed(behind::copy(leads, sb, &law::of_log(&self.law), tell))? {
+        let (this, law) = (sb.checkpoint.ssn, law::of_log(&self.law));
+        // Whoever copied another one meanwhile may have failed before that byte.
+        let begun = renewing.begun.take().filter(|(of, _)| *of == this);
+        let mut from = begun.map_or(0, |(_, from)| from);
+        if !self.heed(behind::copy(leads, sb, &law, &mut from, tell))? {
+            renewing.begun = Some((this, from));
             return Ok(false);
         }
         // Its flush does not tell of one that failed before (rule 12).
@@ -164,7 +189,9 @@ impl Sealer<'_> {
     pub(super) fn renew_closed(&self, end: End) -> Result<(), Error> {
         let sb = {
             let core = self.core();
-            core.is_behind().then(|| core.to_copy())
+            // Nobody waits for one that was being made.
+            let is_there = core.is_behind() && core.sb.behind().is_some();
+            is_there.then(|| core.to_copy())
         };
         let Some(sb) = sb else {
             return Ok(());
