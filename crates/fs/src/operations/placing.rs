@@ -6,7 +6,6 @@ use crate::blocks::{Fetch, Stop, What};
 use crate::budget::NODES_COST;
 use crate::core::Core;
 use crate::dir;
-use crate::error::Error;
 use crate::flags::flags_of;
 use crate::inodes::Node;
 use crate::loader::Loader;
@@ -25,13 +24,12 @@ use std::sync::Arc;
 const NAMES_MAX: usize = 256;
 
 impl Loader<'_> {
-    /// Where a file's directory says that small files go.
+    /// Where a file's directory says that small files go. What cannot be read of it keeps nobody from writing, by another name.
     pub(crate) fn placement(&mut self, ino: Ino) -> Result<Placement, Stop> {
         let parent = self.again().node(ino)?.inode().parent;
         match self.again().directory(parent) {
             Ok((node, _)) => Ok(node.inode().placement),
-            // It has no name there any more.
-            Err(Stop::Failed(Error::Stale(_) | Error::NotDirectory)) => Ok(Placement::Auto),
+            Err(Stop::Failed(_)) => Ok(Placement::Auto),
             Err(stop) => Err(stop),
         }
     }
@@ -344,5 +342,47 @@ impl Change for MovingFile {
         }
         core.touch(ino)?;
         Ok(moved)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use crate::{Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, mkfs};
+    use loamfs_device::{Device, IoKind, MemoryDevice, Write, read_exact};
+    use loamfs_format::ifile::block_of;
+    use loamfs_format::inode::Placement;
+    use std::sync::Arc;
+
+    /// It has another name, by which it was there; its first directory rotted, and nobody could write to it.
+    #[test]
+    fn a_damaged_directory_keeps_nobody_from_writing_to_a_file_that_has_another_name() {
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(32 << 20));
+        mkfs(&device, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
+        let volume = Volume::open(Arc::clone(&device), &OpenOptions::default(), Env::fixed(2));
+        let volume = volume.unwrap();
+        let made = volume.mkdir(ROOT_INO, b"dir", &NewInode::of_mode(0o755));
+        let dir = made.unwrap().ino;
+        let placed = volume.upkeep().set_placement(dir, Placement::Data);
+        assert!(placed.unwrap());
+        let file = volume.create(dir, b"file", &NewInode::of_mode(0o644));
+        let file = file.unwrap().ino;
+        volume.link(file, ROOT_INO, b"other").unwrap();
+        volume.sync().unwrap();
+        assert_ne!(block_of(file), block_of(dir));
+        let at = {
+            let mut core = volume.core();
+            let core = &mut *core;
+            let entry = core.maps.ifile_entry(&mut core.blocks, block_of(dir));
+            core.geometry.byte_offset(entry.unwrap().pointer.addr)
+        };
+        let mut bytes = read_exact(device.as_ref(), at, 4096, IoKind::Other).unwrap();
+        bytes[100] ^= 1;
+        let done = device.write(&[Write::new(at, &bytes, IoKind::Other)]);
+        done.into_iter().for_each(|done| done.unwrap());
+        volume.upkeep().drop_caches().unwrap();
+        assert!(volume.getattr(dir).is_err());
+        assert_eq!(volume.lookup(ROOT_INO, b"other").unwrap().ino, file);
+        volume.write(file, 0, &[7; 1_000]).unwrap();
     }
 }
