@@ -4,9 +4,7 @@
 //! superblocks say so, and no sooner. It goes the other way round: they say that there is none, and then one place is written. A crash in
 //! between leaves a volume with a copy that has everything, or without one.
 
-use super::commit::End;
 use super::{Sealer, Upkeep};
-use crate::core::Core;
 use crate::error::Error;
 use crate::law;
 use crate::types::CopyKind;
@@ -129,44 +127,40 @@ impl Copying<'_> {
         };
         leading.note_changes(true);
         self.0.core().know_vacant(engine.device());
-        let sb = self.keep_for_copy(holder)?;
+        let mut sb = self.keep_for_copy(holder)?;
         engine.heed(behind::wipe(engine.device(), &sb))?;
-        let mut left = 0;
-        // Who is told may take his time, and whoever lacks space waits for a renewal.
-        while !engine.copy(&sb, &mut |bytes| {
-            left = bytes;
-            false
-        })? {
-            self.0.core().access.check()?;
-            if !tell(left) {
-                return Ok(false);
+        loop {
+            let mut left = 0;
+            // Who is told may take his time, and others seal meanwhile.
+            while !engine.copy(&sb, &mut |bytes| {
+                left = bytes;
+                false
+            })? {
+                self.0.core().access.check()?;
+                if !tell(left) {
+                    return Ok(false);
+                }
             }
+            let sealer = engine.sealer();
+            if self.0.core().checkpoints.copied() == Some(sb.checkpoint.ssn) {
+                {
+                    let mut core = self.0.core();
+                    (core.sb.copied, core.sb.copied_at) = (sb.copied, sb.copied_at);
+                }
+                sealer.say_copy(Some((holder, CopyKind::Behind)))?;
+                return Ok(true);
+            }
+            drop(sealer);
+            // Whoever lacked space had a later one kept: what was written since is to be copied too.
+            sb = self.keep_for_copy(holder)?;
         }
-        let sealer = engine.sealer();
-        {
-            let mut core = self.0.core();
-            (core.sb.copied, core.sb.copied_at) = (sb.copied, sb.copied_at);
-        }
-        sealer.say_copy(Some((holder, CopyKind::Behind)))?;
-        Ok(true)
     }
 
     /// A checkpoint, of which nothing is used again from now on; and what the copy of it is to say.
     fn keep_for_copy(&self, holder: u32) -> Result<Superblock, Error> {
         let sealer = self.0.engine().sealer();
-        let keep = |core: &mut Core, ssn| {
-            let now = core.env.elapsed();
-            core.checkpoints.set_copied(Some(ssn), now);
-        };
-        {
-            let mut core = self.0.core();
-            let named = core.checkpoints.newest_named();
-            keep(&mut core, named);
-        }
-        sealer.checkpoint(End::Open)?;
+        sealer.keep_another()?;
         let mut core = self.0.core();
-        let last = core.checkpoints.last().ssn;
-        keep(&mut core, last);
         let table = core.devices().with_copy(Some((holder, CopyKind::Behind)));
         Ok(Superblock {
             devices: table.devices,
@@ -226,5 +220,71 @@ impl Sealer<'_> {
         };
         let said = self.say_table();
         said.inspect_err(|_| self.core().devices().take_back(&before))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use crate::members::{Candidate, join_without};
+    use crate::{
+        CopyKind, Env, MkfsOptions, NewDevice, NewInode, OpenOptions, ROOT_INO, Volume, mkfs_on,
+    };
+    use loamfs_check::{Options, check};
+    use loamfs_device::{Device, Member, MemoryDevice};
+    use loamfs_format::superblock::DeviceKind;
+    use std::sync::Arc;
+
+    /// All was copied first, and nobody could sync meanwhile. What was kept for the copy need not be: it names nothing yet.
+    #[test]
+    fn who_lacks_space_while_a_copy_is_made_does_not_wait_for_it() {
+        let [fast, slow] = [4 << 20, 10 << 20].map(|bytes| Arc::new(MemoryDevice::new(bytes)));
+        let new = |device: &Arc<MemoryDevice>, kind| NewDevice {
+            device: Arc::clone(device) as _,
+            kind,
+        };
+        let devices = [new(&fast, DeviceKind::Fast), new(&slow, DeviceKind::Slow)];
+        let options = MkfsOptions {
+            copy: Some(CopyKind::Behind),
+            ..MkfsOptions::default()
+        };
+        let device = mkfs_on(&devices, &options, &Env::fixed(1)).unwrap();
+        let options = OpenOptions::default();
+        let volume = Volume::open(Arc::clone(&device), &options, Env::fixed(2)).unwrap();
+        volume.upkeep().copying().give_up().unwrap();
+        let lacks = || device.members().first().and_then(Member::bytes_behind);
+        let mut told = 0;
+        let made = volume.upkeep().copying().make_behind(|_| {
+            told += 1;
+            let name = format!("f{told}");
+            let new = NewInode::of_mode(0o644);
+            let ino = volume.create(ROOT_INO, name.as_bytes(), &new).unwrap().ino;
+            volume.write(ino, 0, &[7; 3_000]).unwrap();
+            volume.sync().unwrap();
+            let (kept, before) = (volume.core().checkpoints.copied(), lacks());
+            if told == 1 {
+                volume.engine.sealer().renew().unwrap();
+                assert!(before > Some(0) && lacks() >= before);
+                assert!(volume.core().checkpoints.copied() > kept);
+            }
+            true
+        });
+        assert!(made.unwrap());
+        assert!(told > 0);
+        drop(volume);
+        let slow = Candidate {
+            name: "slow".into(),
+            device: slow,
+        };
+        let alone = join_without(&slow, &[]).unwrap();
+        let report = check(alone.as_ref(), &mut Options::default());
+        assert!(report.is_clean(), "{report}");
+        let options = OpenOptions {
+            read_only: true,
+            ..options
+        };
+        let alone = Volume::open(alone, &options, Env::fixed(3)).unwrap();
+        let ino = alone.lookup(ROOT_INO, b"f1").unwrap().ino;
+        assert_eq!(alone.read(ino, 0, 4_096).unwrap(), [7; 3_000]);
     }
 }

@@ -8,6 +8,7 @@
 
 use super::commit::End;
 use super::{Engine, Sealer, Upkeep};
+use crate::checkpoints::Checkpoints;
 use crate::core::Core;
 use crate::error::Error;
 use crate::law;
@@ -157,6 +158,10 @@ impl Engine {
             renewing.begun = Some((this, from));
             return Ok(false);
         }
+        // What it needs is kept no more.
+        if self.core().checkpoints.copied() > Some(this) {
+            return Ok(true);
+        }
         // Its flush does not tell of one that failed before (rule 12).
         self.check_flushes()?;
         self.heed(behind::name(self.device.as_ref(), sb))?;
@@ -176,13 +181,39 @@ impl Engine {
 }
 
 impl Sealer<'_> {
-    /// Renews the copy, if there is one that is behind, and lets nobody else commit meanwhile: space is short.
+    /// Renews the copy, if there is one that is behind, and lets nobody else commit meanwhile: space is short. For one that is being made another
+    /// checkpoint is kept instead.
     pub(super) fn renew(&self) -> Result<(), Error> {
+        let is_made = {
+            let core = self.core();
+            core.may_renew() && core.sb.behind().is_none()
+        };
+        if is_made {
+            // It names nothing yet, and who waits for it need not.
+            return self.keep_another();
+        }
         let Some(sb) = self.checkpoint_to_copy()? else {
             return Ok(());
         };
         self.copy(&sb, &mut |_| true)?;
         self.say_copied(&sb, End::Open)
+    }
+
+    /// Has a checkpoint kept for the copy that is being made: nothing that it needs is used again from now on. What was kept before is not any
+    /// more.
+    pub(super) fn keep_another(&self) -> Result<(), Error> {
+        let keep = |which: fn(&Checkpoints) -> Ssn| {
+            // Whoever copies names nothing meanwhile.
+            let _renewing = self.renewing();
+            let mut core = self.core();
+            let (kept, now) = (which(&core.checkpoints), core.env.elapsed());
+            core.checkpoints.set_copied(Some(kept), now);
+        };
+        keep(Checkpoints::newest_named);
+        self.checkpoint(End::Open)?;
+        keep(|checkpoints| checkpoints.last().ssn);
+        self.core().releasing().release();
+        Ok(())
     }
 
     /// The same of a volume that was closed with its last checkpoint.
