@@ -72,8 +72,9 @@ fn either_device_may_keep_or_lose_what_it_has_not_flushed() {
     let singles = singles.step_by(SINGLES_STEP);
     let pairs = (3000..3006).map(combined);
     let cases: Vec<Case> = singles.chain(pairs).chain([long(3000, 60)]).collect();
-    // Without deltas, and with them in a case of three.
-    let some: Vec<Case> = cases.iter().step_by(3).cloned().collect();
+    // Without deltas, and with them in a case of three. Those on full volumes, with thousands of states each, are left to the program.
+    let some = cases.iter().filter(|case| !case.name.contains("/full/"));
+    let some: Vec<Case> = some.step_by(3).cloned().collect();
     for (pair, cases, states) in [(Pair::default(), cases, 1_000), (with_deltas(), some, 300)] {
         let outcome = explore(&pair, &cases, false);
         for report in &outcome.reports {
@@ -85,7 +86,7 @@ fn either_device_may_keep_or_lose_what_it_has_not_flushed() {
         assert!(tally.distinct > states, "{tally}");
         // What they are for comes up.
         let deltas = options_of(pair.loam.volumes).deltas;
-        assert!(!deltas || tally.with_deltas * 2 > tally.cases, "{tally}");
+        assert!(!deltas || tally.with_deltas * 4 > tally.cases, "{tally}");
     }
 }
 
