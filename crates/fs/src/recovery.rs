@@ -391,6 +391,9 @@ pub(crate) fn keep_where(space: &mut Space, sb: &Superblock) {
     if sb.is_all_log() {
         space.areas().keep_all_in_log();
     }
+    if sb.disk.is_some_and(|disk| disk.shingled) {
+        space.areas().fill_groups();
+    }
 }
 
 /// What its table of devices says of that.

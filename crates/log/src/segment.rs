@@ -727,6 +727,43 @@ mod tests {
         (space, pieces[0].start)
     }
 
+    /// What was left at the end of a group was a hole, and a seek.
+    #[test]
+    fn a_segment_goes_on_into_a_new_group() {
+        let owner = loamfs_space::Owner {
+            kind: loamfs_format::BlockKind::SmallData,
+            level: 0,
+            ino: loamfs_format::Ino(2),
+            logical: 0,
+        };
+        let geometry = Geometry {
+            group_frags: 8192,
+            total_frags: 8 * 8192,
+            ..GEOMETRY
+        };
+        let mut space = Space::new(geometry, Vec::new());
+        space.areas().fill_groups();
+        let first = space.placement().find_log(8192, 4, FragAddr(0), false);
+        assert_eq!(first, FoundSpace::Run(Extent::new(FragAddr(0), 8192)));
+        let written = Extent::new(FragAddr(0), 8104);
+        space.allocate(written, owner).unwrap();
+        let body = SegmentBody {
+            frags: &[12; 20],
+            aligned: 0,
+            tracks: &[],
+        };
+        let at = FragAddr(8100);
+        let placed = place(&mut space, &geometry, at, 400, body, (false, None)).unwrap();
+        let mut end = at;
+        for extent in &placed.extents {
+            assert_eq!(extent.start, end);
+            end = extent.end();
+        }
+        assert!(end.0 >= at.0 + 240);
+        assert_eq!(placed.next.start, end);
+        space.check().unwrap();
+    }
+
     /// Each went to the largest hole that there was: all became short, and each cost a seek, and changed the maps elsewhere.
     #[test]
     fn short_segments_go_on_in_the_hole_in_which_the_last_one_is() {

@@ -37,6 +37,8 @@ pub(crate) struct Groups {
     closed: BTreeSet<usize>,
     /// Whether everything goes to groups of the log, and to groups that hold nothing ([`Areas::keep_all_in_log`]).
     all_log: bool,
+    /// Whether holes are filled group by group ([`Areas::fill_groups`]).
+    fills_groups: bool,
     /// Then the group of the log that blocks of large files fill: segments leave it alone.
     home_head: Option<usize>,
     /// Fragments that were taken since the checkpoint that the volume was opened with: the time by which the age of what
@@ -61,6 +63,7 @@ impl Groups {
             uneven: uneven.map(|(number, _)| number).collect(),
             closed: BTreeSet::new(),
             all_log: false,
+            fills_groups: false,
             home_head: None,
             clock: 0,
             indexes: Indexes::new(count),
@@ -140,6 +143,11 @@ impl Groups {
     /// Whether everything goes to groups of the log.
     pub(crate) fn is_all_log(&self) -> bool {
         self.all_log
+    }
+
+    /// Whether holes are filled group by group.
+    pub(crate) fn fills_groups(&self) -> bool {
+        self.fills_groups
     }
 
     /// Whether blocks of large files fill this group of the log, and segments do not.

@@ -106,6 +106,118 @@ fn the_log_goes_on_at_its_head_and_then_plugs_the_next_hole_that_is_large_enough
     assert_eq!(space.bitmaps().log_run(FragAddr(689), 64), 0);
 }
 
+/// Sixteen groups of 8 MiB.
+fn large_groups() -> Space {
+    let geometry = Geometry {
+        group_frags: 8192,
+        total_frags: 16 * 8192,
+        ..geometry()
+    };
+    let mut space = Space::new(geometry, vec![extent(0, 8)]);
+    space.areas().fill_groups();
+    space
+}
+
+/// What was left at a group's end was a hole, and the log began anew in the next group: a seek, and on a shingled disk a band.
+#[test]
+fn a_new_group_of_the_log_continues_the_run() {
+    let mut space = large_groups();
+    run(space.placement().find_log(8192, 4, FragAddr(8192), false));
+    space.allocate(extent(8192, 8000), small()).unwrap();
+    assert_eq!(
+        run(space.placement().find_log(400, 4, FragAddr(16_192), false)),
+        extent(16_192, 400)
+    );
+    assert_eq!(space.role(GroupNo(2)), Role::Log);
+    // Where the next group is taken it goes on elsewhere.
+    run(space
+        .placement()
+        .find_data(8, FragAddr(0), GroupNo(3), Tier::Auto));
+    space.allocate(extent(16_192, 8192), small()).unwrap();
+    assert_eq!(
+        run(space.placement().find_log(400, 4, FragAddr(24_384), false)).start,
+        FragAddr(8)
+    );
+    space.check().unwrap();
+}
+
+/// The last few blocks of a segment went to any hole that was long enough for them, and its successor came back.
+#[test]
+fn while_half_of_the_groups_are_free_the_log_goes_on_rather_than_into_a_small_hole() {
+    let mut space = large_groups();
+    run(space.placement().find_log(8192, 4, FragAddr(8192), false));
+    space.allocate(extent(8192, 20), small()).unwrap();
+    space.allocate(extent(8216, 8168), small()).unwrap();
+    let rest =
+        |space: &mut Space, near| run(space.placement().find_log(4, 4, FragAddr(near), false));
+    assert_eq!(rest(&mut space, 16_384), extent(16_384, 4));
+    space.allocate(extent(16_384, 8192), small()).unwrap();
+    for group in 5..11 {
+        let found = space
+            .placement()
+            .find_data(8, FragAddr(0), GroupNo(group), Tier::Auto);
+        let owner = owner(BlockKind::Homed, group.into());
+        space
+            .allocate(extent(run(found).start.0, 8192), owner)
+            .unwrap();
+    }
+    assert_eq!(rest(&mut space, 24_576), extent(8212, 4));
+    space.check().unwrap();
+}
+
+/// On a shingled disk the longest holes, one after the other, were in as many bands as there are.
+#[test]
+fn holes_are_filled_group_by_group_where_that_is_asked_for() {
+    let holes = [
+        extent(20 * 64, 16),
+        extent(30 * 64 + 8, 8),
+        extent(30 * 64 + 24, 8),
+        extent(30 * 64 + 56, 8),
+    ];
+    for fills in [false, true] {
+        let mut space = volume();
+        while let FoundSpace::Run(found) =
+            space
+                .placement()
+                .find_data(8, FragAddr(0), GroupNo(10), Tier::Auto)
+        {
+            let owner = owner(BlockKind::Homed, found.start.0);
+            space.allocate(found, owner).unwrap();
+        }
+        for hole in holes {
+            space.free(hole, Ssn(1)).unwrap();
+        }
+        space.release(Ssn(1), Ssn(0), |_| false);
+        if fills {
+            space.areas().fill_groups();
+        }
+        let [long, rest @ ..] = holes;
+        let firsts = match fills {
+            false => Vec::from([extent(long.start.0, 8), extent(long.start.0 + 8, 8)]),
+            true => Vec::from(rest),
+        };
+        for first in firsts {
+            let found = run(space
+                .placement()
+                .find_data(1, FragAddr(0), GroupNo(10), Tier::Auto));
+            assert_eq!(found, first, "{fills}");
+            space.allocate(found, owner(BlockKind::Homed, 1)).unwrap();
+        }
+        // What is left goes as well.
+        let mut left = 0;
+        while let FoundSpace::Run(found) =
+            space
+                .placement()
+                .find_data(1, FragAddr(0), GroupNo(10), Tier::Auto)
+        {
+            space.allocate(found, owner(BlockKind::Homed, 2)).unwrap();
+            left += found.frags;
+        }
+        assert_eq!(left, if fills { 16 } else { 24 });
+        space.check().unwrap();
+    }
+}
+
 #[test]
 fn the_largest_hole_serves_when_nothing_else_is_left() {
     let mut space = volume();

@@ -40,6 +40,12 @@ impl Areas<'_> {
         self.0.all_log = true;
     }
 
+    /// Blocks of large files fill the holes of one group before those of another, the emptiest first. On a shingled disk a hole
+    /// costs no seek, but the first one that is written in a band has all of it written anew. And the log is one run upward.
+    pub fn fill_groups(&mut self) {
+        self.0.fills_groups = true;
+    }
+
     /// Nothing new is placed in these groups, and what is free there is no room: their device is to leave, or the volume is to end
     /// before them. The next checkpoint has no descriptors of those that hold nothing. The ranges do not overlap.
     pub fn leave(&mut self, groups: Vec<Range<u32>>) {

@@ -166,8 +166,33 @@ impl<'a> Search<'a> {
         }
         match self.free_group() {
             Some(found) => found,
+            None if self.groups.fills_groups() => self.fill_group(begun, least),
             // Bitmaps are read as long as none that is known has a run for all of it.
             None => self.largest_run(u32::try_from(self.want * 8).unwrap_or(u32::MAX)),
+        }
+    }
+
+    /// The next hole of at least `least` fragments in the group that is being filled, then in the emptiest one.
+    fn fill_group(&mut self, begun: Option<FragAddr>, least: u64) -> FoundSpace {
+        let want = u32::try_from(self.want * 8).unwrap_or(u32::MAX);
+        let (begun, layout) = (begun.unwrap_or(FragAddr(0)), self.groups.layout());
+        let own = layout.index_near(begun);
+        let hole = |index: usize| self.groups.of(Role::Data).runs().get(index);
+        let fits = |index: usize| u64::from(hole(index)) >= least && self.within.contains(&index);
+        if fits(own) {
+            let from = begun.0 - layout.start(own);
+            return self.run_from(own, from, least);
+        }
+        let data = self.groups.of(Role::Data);
+        let groups = data.groups().iter().map(|group| *group as usize);
+        let fit = groups.filter(|index| fits(*index) || data.bounds().get(*index) > 0);
+        let fit = fit.filter(|index| self.within.contains(index));
+        match fit.max_by_key(|index| self.groups.unused(*index)) {
+            Some(index) if data.bounds().get(index) > 0 => {
+                FoundSpace::Load(vec![GroupNo(index as u32)])
+            }
+            Some(index) => self.run_from(index, 0, least),
+            None => self.largest_run(want),
         }
     }
 
@@ -255,13 +280,18 @@ impl<'a> Search<'a> {
     /// The first run of at least `least` fragments of a loaded data group; behind the goal if that is in the group.
     fn run_in(&mut self, index: usize, least: u64) -> FoundSpace {
         let layout = self.groups.layout();
-        let start = layout.start(index);
+        let from = self.goal.0.checked_sub(layout.start(index));
+        let from = from.filter(|&from| from < layout.geometry().group_frags);
+        self.run_from(index, from.unwrap_or(0), least)
+    }
+
+    /// The same from a position in the group on, then from its start.
+    fn run_from(&mut self, index: usize, from: u64, least: u64) -> FoundSpace {
+        let start = self.groups.layout().start(index);
         let Some(map) = self.groups.group(index).map() else {
             return FoundSpace::Full;
         };
-        let from = self.goal.0.checked_sub(start);
-        let from = from.filter(|&from| from < layout.geometry().group_frags);
-        let at = from.and_then(|from| map.find(from, least));
+        let at = map.find(from, least);
         let Some(at) = at.or_else(|| map.find(0, least)) else {
             return FoundSpace::Full;
         };

@@ -1,7 +1,7 @@
 //! Where dynamic segments go (H10): runs of free units where the log goes on. `log::segment` builds a dynamic segment over them,
 //! and `log::plugging` cuts one into holes.
 
-use super::{FoundSpace, free_groups, is_roomy, least_hole};
+use super::{FoundSpace, HOLES, WORTH_A_SEEK, free_groups, is_roomy, least_hole};
 use crate::groups::Groups;
 use crate::law::{Law, Rules};
 use loamfs_format::group::Role;
@@ -106,12 +106,33 @@ impl<'a> Search<'a> {
         self.groups.ranges().run(Role::Log, at, most)
     }
 
+    /// Whether the log is to be one run upward, rather than to fill what is left of groups: on a shingled disk, while half of them are free, and where
+    /// they are not small.
+    fn goes_up(&self) -> bool {
+        let geometry = self.groups.layout().geometry();
+        let small = geometry.frags_for(WORTH_A_SEEK) > geometry.group_frags / HOLES;
+        self.groups.fills_groups() && is_roomy(self.groups) && !small
+    }
+
+    /// The run that continues at `near`, if it now goes on into a group that was claimed. To leave the end of a group as a hole would
+    /// break the run: a seek, and on a shingled disk a band that is rewritten. Where room is short whole groups are what is counted.
+    fn goes_on_into(&self, index: usize) -> Option<Extent> {
+        let run = Extent::new(self.near, self.goes_on());
+        let end = run.end().0;
+        let into = self.groups.layout().start(index);
+        let goes_on = self.near.0 < into && into < end && run.frags >= self.least;
+        (goes_on && self.goes_up()).then_some(run)
+    }
+
     /// A run in a free group, which becomes a log group, while more than `kept` of them are left.
     fn claim_run(&mut self, kept: u64) -> Option<Extent> {
         while free_groups(self.groups) > kept {
             let index = self.free_group()?;
             if !self.groups.claim(index, Role::Log) {
                 return None;
+            }
+            if let Some(run) = self.goes_on_into(index) {
+                return Some(self.grow(run, kept));
             }
             // A superblock may leave too little.
             let map = self.groups.group(index).map();
@@ -125,12 +146,17 @@ impl<'a> Search<'a> {
         None
     }
 
-    /// The first run behind `near` that is as long as wanted, or as a group, going around once.
+    /// The first run behind `near` that is as long as wanted, or as a group, going around once. Where the log
+    /// goes up, what is wanted goes to no hole that is not worth a seek.
     fn next_fit(&self) -> Option<FoundSpace> {
         let layout = self.groups.layout();
         let group_frags = layout.geometry().group_frags;
         // No group has a longer run; those of neighbours may continue it.
-        let cap = self.want.min(group_frags);
+        let worth = match self.goes_up() {
+            true => least_hole(self.groups),
+            false => 0,
+        };
+        let cap = self.want.max(worth).min(group_frags);
         let from = self.near.0 - layout.start(self.own);
         let is_near = self.within.contains(&self.own);
         if let Some(run) = self.run_in(self.own, from, cap).filter(|_| is_near) {
