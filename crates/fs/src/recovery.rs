@@ -392,7 +392,7 @@ pub(crate) fn keep_where(space: &mut Space, sb: &Superblock) {
         space.areas().keep_all_in_log();
     }
     if sb.disk.is_some_and(|disk| disk.shingled) {
-        space.areas().fill_groups();
+        space.areas().spare_bands();
     }
 }
 

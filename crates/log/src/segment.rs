@@ -742,7 +742,7 @@ mod tests {
             ..GEOMETRY
         };
         let mut space = Space::new(geometry, Vec::new());
-        space.areas().fill_groups();
+        space.areas().spare_bands();
         let first = space.placement().find_log(8192, 4, FragAddr(0), false);
         assert_eq!(first, FoundSpace::Run(Extent::new(FragAddr(0), 8192)));
         let written = Extent::new(FragAddr(0), 8104);

@@ -37,8 +37,8 @@ pub(crate) struct Groups {
     closed: BTreeSet<usize>,
     /// Whether everything goes to groups of the log, and to groups that hold nothing ([`Areas::keep_all_in_log`]).
     all_log: bool,
-    /// Whether holes are filled group by group ([`Areas::fill_groups`]).
-    fills_groups: bool,
+    /// Whether the log is one run upward ([`Areas::spare_bands`]).
+    spares_bands: bool,
     /// Then the group of the log that blocks of large files fill: segments leave it alone.
     home_head: Option<usize>,
     /// Fragments that were taken since the checkpoint that the volume was opened with: the time by which the age of what
@@ -63,7 +63,7 @@ impl Groups {
             uneven: uneven.map(|(number, _)| number).collect(),
             closed: BTreeSet::new(),
             all_log: false,
-            fills_groups: false,
+            spares_bands: false,
             home_head: None,
             clock: 0,
             indexes: Indexes::new(count),
@@ -145,9 +145,9 @@ impl Groups {
         self.all_log
     }
 
-    /// Whether holes are filled group by group.
-    pub(crate) fn fills_groups(&self) -> bool {
-        self.fills_groups
+    /// Whether the log is one run upward while half of the groups are free.
+    pub(crate) fn spares_bands(&self) -> bool {
+        self.spares_bands
     }
 
     /// Whether blocks of large files fill this group of the log, and segments do not.

@@ -114,7 +114,7 @@ fn large_groups() -> Space {
         ..geometry()
     };
     let mut space = Space::new(geometry, vec![extent(0, 8)]);
-    space.areas().fill_groups();
+    space.areas().spare_bands();
     space
 }
 
@@ -165,57 +165,43 @@ fn while_half_of_the_groups_are_free_the_log_goes_on_rather_than_into_a_small_ho
     space.check().unwrap();
 }
 
-/// On a shingled disk the longest holes, one after the other, were in as many bands as there are.
+/// The longest holes, one after the other, are all over the volume: long ways, and on a shingled disk many bands.
 #[test]
-fn holes_are_filled_group_by_group_where_that_is_asked_for() {
-    let holes = [
-        extent(20 * 64, 16),
-        extent(30 * 64 + 8, 8),
-        extent(30 * 64 + 24, 8),
-        extent(30 * 64 + 56, 8),
-    ];
-    for fills in [false, true] {
-        let mut space = volume();
-        while let FoundSpace::Run(found) =
-            space
-                .placement()
-                .find_data(8, FragAddr(0), GroupNo(10), Tier::Auto)
-        {
-            let owner = owner(BlockKind::Homed, found.start.0);
-            space.allocate(found, owner).unwrap();
-        }
-        for hole in holes {
-            space.free(hole, Ssn(1)).unwrap();
-        }
-        space.release(Ssn(1), Ssn(0), |_| false);
-        if fills {
-            space.areas().fill_groups();
-        }
-        let [long, rest @ ..] = holes;
-        let firsts = match fills {
-            false => Vec::from([extent(long.start.0, 8), extent(long.start.0 + 8, 8)]),
-            true => Vec::from(rest),
-        };
-        for first in firsts {
-            let found = run(space
-                .placement()
-                .find_data(1, FragAddr(0), GroupNo(10), Tier::Auto));
-            assert_eq!(found, first, "{fills}");
-            space.allocate(found, owner(BlockKind::Homed, 1)).unwrap();
-        }
-        // What is left goes as well.
-        let mut left = 0;
-        while let FoundSpace::Run(found) =
-            space
-                .placement()
-                .find_data(1, FragAddr(0), GroupNo(10), Tier::Auto)
-        {
-            space.allocate(found, owner(BlockKind::Homed, 2)).unwrap();
-            left += found.frags;
-        }
-        assert_eq!(left, if fills { 16 } else { 24 });
-        space.check().unwrap();
+fn holes_are_filled_group_by_group() {
+    let mut space = volume();
+    while let FoundSpace::Run(found) =
+        space
+            .placement()
+            .find_data(8, FragAddr(0), GroupNo(10), Tier::Auto)
+    {
+        let owner = owner(BlockKind::Homed, found.start.0);
+        space.allocate(found, owner).unwrap();
     }
+    let long = extent(20 * 64, 16);
+    let emptiest = [8, 24, 56].map(|at| extent(30 * 64 + at, 8));
+    for hole in emptiest.into_iter().chain([long]) {
+        space.free(hole, Ssn(1)).unwrap();
+    }
+    space.release(Ssn(1), Ssn(0), |_| false);
+    for hole in emptiest {
+        let found = run(space
+            .placement()
+            .find_data(1, FragAddr(0), GroupNo(10), Tier::Auto));
+        assert_eq!(found, hole);
+        space.allocate(found, owner(BlockKind::Homed, 1)).unwrap();
+    }
+    // What is left goes as well.
+    let mut left = 0;
+    while let FoundSpace::Run(found) =
+        space
+            .placement()
+            .find_data(1, FragAddr(0), GroupNo(10), Tier::Auto)
+    {
+        space.allocate(found, owner(BlockKind::Homed, 2)).unwrap();
+        left += found.frags;
+    }
+    assert_eq!(left, 16);
+    space.check().unwrap();
 }
 
 #[test]
@@ -276,7 +262,7 @@ fn an_extent_reaches_over_groups_but_leaves_the_last_free_ones_to_the_log() {
 
 /// Small files that filled the holes which others had left were each a seek, though half of the volume was free.
 #[test]
-fn small_holes_are_used_once_half_of_the_groups_are_taken_the_largest_first() {
+fn small_holes_are_used_once_half_of_the_groups_are_taken_in_the_order_of_addresses() {
     let geometry = Geometry {
         group_frags: 1024,
         total_frags: 64 * 1024,
@@ -295,8 +281,9 @@ fn small_holes_are_used_once_half_of_the_groups_are_taken_the_largest_first() {
     };
     take(&mut space, 10);
     take(&mut space, 11);
-    // A hole of two blocks, and one of an eighth of the group.
+    // Holes of two and of four blocks, and one of an eighth of the group.
     space.free(extent(10 * 1024 + 64, 16), Ssn(1)).unwrap();
+    space.free(extent(11 * 1024 + 64, 32), Ssn(1)).unwrap();
     space.free(extent(10 * 1024 + 512, 128), Ssn(1)).unwrap();
     space.release(Ssn(1), Ssn(0), |_| false);
     let found = |space: &mut Space| {
@@ -313,7 +300,7 @@ fn small_holes_are_used_once_half_of_the_groups_are_taken_the_largest_first() {
     for group in 12..43 {
         take(&mut space, group);
     }
-    // From then on the largest goes first, and is filled from wherever.
+    // From then on the first one of the emptiest group goes first, and those of a group are filled from wherever.
     let free = space.free_groups();
     space.placement().keep_for_log(free);
     let mut fill = |blocks: u64, anchor: u32| {
@@ -324,11 +311,11 @@ fn small_holes_are_used_once_half_of_the_groups_are_taken_the_largest_first() {
         space.allocate(found, owner(BlockKind::Homed, 2)).unwrap();
         found
     };
-    assert_eq!(fill(2, 30), extent(10 * 1024 + 528, 16));
-    assert_eq!(fill(11, 20), extent(10 * 1024 + 544, 88));
-    // What is left of it holds no half of the next, which goes to the next largest.
-    assert_eq!(fill(2, 20), extent(10 * 1024 + 64, 16));
-    assert_eq!(fill(1, 20), extent(10 * 1024 + 632, 8));
+    assert_eq!(fill(2, 30), extent(10 * 1024 + 64, 16));
+    assert_eq!(fill(12, 20), extent(10 * 1024 + 528, 96));
+    // What is left there holds no half of the next, which goes to another group.
+    assert_eq!(fill(4, 20), extent(11 * 1024 + 64, 32));
+    assert_eq!(fill(2, 20), extent(10 * 1024 + 624, 16));
 }
 
 /// Segments took one free group after the other, while the log lay thinly in those that it had.
@@ -720,13 +707,14 @@ fn a_terabyte_is_opened_without_its_bitmaps() {
     space.free(extent(5 << 18, 16), Ssn(1)).unwrap();
     space.release(Ssn(1), Ssn(0), |_| false);
     assert_eq!(space.groups_to_load_for_checkpoint(), Ok(vec![GroupNo(5)]));
+    // Of the others only that of the group that has most free is read.
     let free = space.free_groups();
     space.placement().keep_for_log(free);
     assert_eq!(
         space
             .placement()
             .find_data(64, FragAddr(0), GroupNo(9), Tier::Auto),
-        FoundSpace::Load((9..13).map(GroupNo).collect())
+        FoundSpace::Load(vec![GroupNo(5)])
     );
     // Free groups are known without their bitmaps, and go first.
     space.placement().keep_for_log(0);

@@ -40,10 +40,9 @@ impl Areas<'_> {
         self.0.all_log = true;
     }
 
-    /// Blocks of large files fill the holes of one group before those of another, the emptiest first. On a shingled disk a hole
-    /// costs no seek, but the first one that is written in a band has all of it written anew. And the log is one run upward.
-    pub fn fill_groups(&mut self) {
-        self.0.fills_groups = true;
+    /// The log is one run upward while half of the groups are free, so that a band of a shingled disk is written once.
+    pub fn spare_bands(&mut self) {
+        self.0.spares_bands = true;
     }
 
     /// Nothing new is placed in these groups, and what is free there is no room: their device is to leave, or the volume is to end

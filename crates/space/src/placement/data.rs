@@ -148,9 +148,10 @@ impl<'a> Search<'a> {
         self.find_hole(least_hole(self.groups))
     }
 
-    /// Later: in the fewest holes that there can be, the largest first, whatever directory a file is in. On a disk a way is
-    /// never longer than its parts. So a read that finds a file near its directory saves at most what writing it there took,
-    /// as a hole of its own in the sweep. It takes more than one read of each file that is written for nearness to pay.
+    /// Later: in the holes of one group after the other, whatever directory a file is in. So a sweep stays in few groups: its
+    /// ways are short, and on a shingled disk few bands are written anew. The longest holes would be fewer, but all over the volume. On a
+    /// disk a way is never longer than its parts. So a read that finds a file near its directory saves at most what writing it
+    /// there took, as a hole of its own in the sweep. It takes more than one read of each file that is written for nearness to pay.
     fn find_large(&mut self, begun: Option<FragAddr>) -> FoundSpace {
         match self.continue_at(self.goal) {
             Some(FoundSpace::Run(run)) if run.frags < self.want => {}
@@ -166,34 +167,48 @@ impl<'a> Search<'a> {
         }
         match self.free_group() {
             Some(found) => found,
-            None if self.groups.fills_groups() => self.fill_group(begun, least),
-            // Bitmaps are read as long as none that is known has a run for all of it.
-            None => self.largest_run(u32::try_from(self.want * 8).unwrap_or(u32::MAX)),
+            None => self.fill_group(begun, least),
         }
     }
 
-    /// The next hole of at least `least` fragments in the group that is being filled, then in the emptiest one.
+    /// The next hole of at least `least` fragments in the group that is being filled, then in the emptiest one. Where there is none,
+    /// the longest.
     fn fill_group(&mut self, begun: Option<FragAddr>, least: u64) -> FoundSpace {
-        let want = u32::try_from(self.want * 8).unwrap_or(u32::MAX);
         let (begun, layout) = (begun.unwrap_or(FragAddr(0)), self.groups.layout());
         let own = layout.index_near(begun);
-        let hole = |index: usize| self.groups.of(Role::Data).runs().get(index);
-        let fits = |index: usize| u64::from(hole(index)) >= least && self.within.contains(&index);
-        if fits(own) {
+        if self.has_hole(own, least) {
             let from = begun.0 - layout.start(own);
             return self.run_from(own, from, least);
         }
-        let data = self.groups.of(Role::Data);
-        let groups = data.groups().iter().map(|group| *group as usize);
-        let fit = groups.filter(|index| fits(*index) || data.bounds().get(*index) > 0);
-        let fit = fit.filter(|index| self.within.contains(index));
-        match fit.max_by_key(|index| self.groups.unused(*index)) {
-            Some(index) if data.bounds().get(index) > 0 => {
+        match self.emptiest(least) {
+            Some(index) if self.groups.of(Role::Data).bounds().get(index) > 0 => {
                 FoundSpace::Load(vec![GroupNo(index as u32)])
             }
             Some(index) => self.run_from(index, 0, least),
-            None => self.largest_run(want),
+            None => self.largest_run(u32::try_from(self.want).unwrap_or(u32::MAX)),
         }
+    }
+
+    /// Whether a data group, where it may be looked at, is known to have a hole of `least` fragments.
+    fn has_hole(&self, index: usize, least: u64) -> bool {
+        let hole = self.groups.of(Role::Data).runs().get(index);
+        u64::from(hole) >= least && self.within.contains(&index)
+    }
+
+    /// Of the data groups that have such a hole, or may have one as far as is known, the one that has most free.
+    fn emptiest(&self, least: u64) -> Option<usize> {
+        let data = self.groups.of(Role::Data);
+        let (runs, bounds) = (data.runs(), data.bounds());
+        // Where only shorter holes are left, groups are not all looked at for each.
+        let longest = runs.max_in(&self.within).max(bounds.max_in(&self.within));
+        if u64::from(longest) < least {
+            return None;
+        }
+        let groups = data.groups().iter().map(|group| *group as usize);
+        let within = groups.filter(|index| self.within.contains(index));
+        within
+            .filter(|&index| u64::from(runs.get(index).max(bounds.get(index))) >= least)
+            .max_by_key(|index| self.groups.unused(*index))
     }
 
     /// The longest run of the free group that is nearest to the anchor, which becomes a data group.

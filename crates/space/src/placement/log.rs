@@ -111,7 +111,7 @@ impl<'a> Search<'a> {
     fn goes_up(&self) -> bool {
         let geometry = self.groups.layout().geometry();
         let small = geometry.frags_for(WORTH_A_SEEK) > geometry.group_frags / HOLES;
-        self.groups.fills_groups() && is_roomy(self.groups) && !small
+        self.groups.spares_bands() && is_roomy(self.groups) && !small
     }
 
     /// The run that continues at `near`, if it now goes on into a group that was claimed. To leave the end of a group as a hole would
