@@ -1,6 +1,7 @@
 //! Deltas: what a segment says of an inode whose block it does not write (rule 16). Volumes that have any have the
 //! feature's bit, [`crate::superblock::INCOMPATIBLE_DELTAS`].
 
+use crate::ifile::{IfileEntry, offset_in, slot_of};
 use crate::inode::{self, SIZE};
 use crate::types::{Ino, Ssn};
 use zerocopy::little_endian::{U32, U64};
@@ -10,7 +11,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 const WORD: usize = 8;
 const _: () = assert!(SIZE == WORD * u64::BITS as usize);
 
-/// Words of an inode that changed, and what they are now.
+/// Words of an inode that changed, and what they are now. One that says the number, word 0, says all of an inode that came since its
+/// block was written: words that it has not are 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delta {
     ino: Ino,
@@ -43,19 +45,29 @@ impl Delta {
         if (ino, generation) != (new_ino, new_generation) {
             return None;
         }
-        let old = old.chunks_exact(WORD);
-        let both = (0u8..).zip(old.zip(new.chunks_exact(WORD)));
-        let changed = both.filter(|(_, (old, new))| old != new);
-        let words: Option<Vec<_>> = changed
-            .map(|(number, (_, new))| Some((number, new.try_into().ok()?)))
-            .collect();
-        let words = words.filter(|words| !words.is_empty())?;
+        let words = changed_words(old, new).filter(|words| !words.is_empty())?;
         Some(Delta {
             ino,
             generation,
             before,
             words,
         })
+    }
+
+    /// What makes `new` of nothing; `None` if that is no inode.
+    pub fn whole(new: &[u8]) -> Option<Delta> {
+        let (ino, generation, _) = inode::state_of(new).filter(|(ino, ..)| ino.0 != 0)?;
+        Some(Delta {
+            ino,
+            generation,
+            before: Ssn(0),
+            words: changed_words(&[0; SIZE], new)?,
+        })
+    }
+
+    /// Whether it says all of an inode.
+    pub fn is_whole(&self) -> bool {
+        self.words.iter().any(|(number, _)| *number == 0)
     }
 
     /// Bytes of the payload of what makes `new` of `old`, at most, if `open` words, a bit for each, may become anything.
@@ -75,12 +87,17 @@ impl Delta {
         self.generation
     }
 
-    /// Changes the bytes of an inode. Answers whether they are of the state that it changes; else nothing happens.
+    /// Changes the bytes of an inode, or of whatever is in its place if it is [whole](Delta::is_whole). Answers whether they are of the
+    /// state that it changes; else nothing happens.
     pub fn apply(&self, bytes: &mut [u8]) -> bool {
-        if inode::state_of(bytes) != Some((self.ino, self.generation, self.before)) {
+        let of = inode::state_of(bytes);
+        if !self.is_whole() && of != Some((self.ino, self.generation, self.before)) {
             return false;
         }
-        let mut changed = bytes.to_vec();
+        let mut changed = match self.is_whole() {
+            true => vec![0; bytes.len()],
+            false => bytes.to_vec(),
+        };
         for (number, word) in &self.words {
             let at = usize::from(*number) * WORD;
             if let Some(room) = changed.get_mut(at..at + WORD) {
@@ -104,7 +121,8 @@ impl Delta {
 
     /// Whether this is of the state that another one makes.
     pub fn follows(&self, older: &Delta) -> bool {
-        (self.ino, self.generation, self.before) == (older.ino, older.generation, older.after())
+        let state = (older.ino, older.generation, older.after());
+        !self.is_whole() && (self.ino, self.generation, self.before) == state
     }
 
     /// Takes a newer one of the same inode in: what both change is as that one says.
@@ -161,6 +179,45 @@ impl Delta {
             words: words?,
         })
     }
+}
+
+/// The words of `new` that are others in `old`, by number.
+fn changed_words(old: &[u8], new: &[u8]) -> Option<Vec<(u8, [u8; WORD])>> {
+    let old = old.chunks_exact(WORD);
+    let both = (0u8..).zip(old.zip(new.chunks_exact(WORD)));
+    let changed = both.filter(|(_, (old, new))| old != new);
+    changed
+        .map(|(number, (_, new))| Some((number, new.try_into().ok()?)))
+        .collect()
+}
+
+/// The inodes that live in a block, packed in the order of their slots: as the block has them, `stored`, and as segments said since. An
+/// inode that came, and of which nothing is said, is zeros. Beside them the inodes of which something was said that does not fit.
+pub fn apply_all<'d>(
+    entry: &IfileEntry,
+    stored: &[u8],
+    deltas: impl IntoIterator<Item = &'d Delta>,
+) -> (Vec<u8>, Vec<Ino>) {
+    let mut bytes = vec![0; entry.live.count_ones() as usize * SIZE];
+    for slot in (0..32).filter(|slot| entry.live & 1 << slot != 0) {
+        let old = entry
+            .offset_of(slot)
+            .and_then(|at| stored.get(at..at + SIZE));
+        let at = offset_in(entry.live, slot);
+        let room = at.and_then(|at| bytes.get_mut(at..at + SIZE));
+        if let (Some(old), Some(room)) = (old, room) {
+            room.copy_from_slice(old);
+        }
+    }
+    let mut misfits = Vec::new();
+    for delta in deltas {
+        let at = offset_in(entry.live, slot_of(delta.ino));
+        let room = at.and_then(|at| bytes.get_mut(at..at + SIZE));
+        if !room.is_some_and(|room| delta.apply(room)) {
+            misfits.push(delta.ino);
+        }
+    }
+    (bytes, misfits)
 }
 
 #[cfg(test)]

@@ -35,10 +35,13 @@ pub const fn ino_at(block: InodeBlockNo, slot: u32) -> Ino {
 /// An IFILE entry, the value of the IFILE tree; its key is the inode block's number. Absent: no live inode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IfileEntry {
-    /// Where the block is. It holds the live inodes only, packed in the order of their slots.
+    /// Where the block is.
     pub pointer: Pointer,
-    /// Bit per slot: an inode is here.
+    /// Bit per slot: an inode lives here.
     pub live: u32,
+    /// Bit per slot: the block has an inode of it. They are packed in the order of their slots. Some may live no longer; of others
+    /// that live, segments say all that they are ([`crate::delta`]).
+    pub packed: u32,
     /// Bit per slot: something is left to do. The inode has no name left and goes once nobody has it open, or a truncate
     /// of it is pending.
     pub orphan: u32,
@@ -46,7 +49,17 @@ pub struct IfileEntry {
     pub ssn: Ssn,
 }
 
-/// The form on disk, 56 bytes.
+/// Where the inode of `slot` starts among those of `slots`, a bit for each, which are packed in their order.
+pub const fn offset_in(slots: u32, slot: u32) -> Option<usize> {
+    if slot >= 32 || slots & (1 << slot) == 0 {
+        return None;
+    }
+    let before = slots & ((1u32 << slot) - 1);
+    Some(before.count_ones() as usize * crate::inode::SIZE)
+}
+
+/// The form on disk, 56 bytes. What the pointer has reserved is a bit per slot: it lives and the block has it not, or the other way
+/// round.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
 #[repr(C)]
 pub struct RawIfileEntry {
@@ -62,8 +75,12 @@ impl IfileEntry {
 
     /// The form on disk.
     pub fn encode(&self) -> [u8; IfileEntry::SIZE] {
+        let apart = self.live ^ self.packed;
         let raw = RawIfileEntry {
-            pointer: self.pointer.encode(),
+            pointer: RawPointer {
+                reserved: U32::new(apart),
+                ..self.pointer.encode()
+            },
             live: U32::new(self.live),
             orphan: U32::new(self.orphan),
             ssn: U64::new(self.ssn.0),
@@ -77,20 +94,19 @@ impl IfileEntry {
         let entry = IfileEntry {
             pointer: Pointer::decode(&raw.pointer),
             live: raw.live.get(),
+            packed: raw.live.get() ^ raw.pointer.reserved.get(),
             orphan: raw.orphan.get(),
             ssn: Ssn(raw.ssn.get()),
         };
-        let packed = entry.live.count_ones() * crate::inode::SIZE as u32;
-        (entry.orphan & !entry.live == 0 && entry.pointer.stored == packed).then_some(entry)
+        let packed = entry.packed.count_ones() * crate::inode::SIZE as u32;
+        let holds = entry.packed != 0 || entry.live == 0;
+        let fits = entry.orphan & !entry.live == 0 && entry.pointer.stored == packed;
+        (holds && fits).then_some(entry)
     }
 
-    /// Where the inode in `slot` starts in the packed block, or `None` when none lives there.
+    /// Where the inode of `slot` starts in the block as it is on the device, or `None` when that has none, alive or not.
     pub const fn offset_of(&self, slot: u32) -> Option<usize> {
-        if slot >= 32 || self.live & (1 << slot) == 0 {
-            return None;
-        }
-        let before = self.live & ((1u32 << slot) - 1);
-        Some(before.count_ones() as usize * crate::inode::SIZE)
+        offset_in(self.packed, slot)
     }
 
     /// What inner nodes say of an entry: [has free numbers, orphans, highest SSN].

@@ -336,6 +336,7 @@ fn records() {
             ..POINTER
         },
         live: 0x0000_0102,
+        packed: 0x0000_0102,
         orphan: 0x0000_0100,
         ssn: Ssn(0x0506),
     };
@@ -448,6 +449,7 @@ fn values_of_the_maps() {
             ..POINTER
         },
         live: 0x8000_0101,
+        packed: 0x8000_0101,
         orphan: 0x8000_0000,
         ssn: Ssn(0x0506),
     };
@@ -465,6 +467,28 @@ fn values_of_the_maps() {
     assert_eq!(IfileEntry::decode(&expected), Some(entry));
     // Slots are packed: the third live inode of the block is its third inode.
     assert_eq!(entry.offset_of(31), Some(1024));
+    // One went from slot 0 and one came to slot 3, while the block stays.
+    let apart = IfileEntry {
+        live: 0x8000_0108,
+        ..entry
+    };
+    let expected = bytes(
+        56,
+        &[
+            (0, "0102030405060708 11121314 00060000 2122232425262728"),
+            (28, "09"),
+            (32, "3132333435363738"),
+            (40, "08010080"),
+            (44, "00000080"),
+            (48, "0605"),
+        ],
+    );
+    same("IFILE entry", &apart.encode(), &expected);
+    assert_eq!(IfileEntry::decode(&expected), Some(apart));
+    assert_eq!(
+        (apart.offset_of(31), apart.offset_of(3)),
+        (Some(1024), None)
+    );
     assert_eq!((block_of(Ino(95)), slot_of(Ino(95))), (InodeBlockNo(2), 31));
     assert_eq!(ino_at(InodeBlockNo(2), 31), Ino(95));
 

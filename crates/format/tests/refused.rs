@@ -93,6 +93,7 @@ fn records_of_inode_blocks_without_numbers() {
         let entry = IfileEntry {
             pointer,
             live: 1,
+            packed: 1,
             ..IfileEntry::default()
         };
         let mut bytes = Vec::new();

@@ -12,9 +12,9 @@ use crate::maps::Maps;
 use crate::writeback::{Homed, Writeback};
 use block::InodeBlock;
 use deltas::Deltas;
-use loamfs_format::ifile::{INO_MAX, IfileEntry, block_of, ino_at, slot_of};
+use loamfs_format::ifile::{INO_MAX, IfileEntry, block_of, ino_at, offset_in, slot_of};
 use loamfs_format::inode::{self, Body, Inode};
-use loamfs_format::summary::{DELTA_SIZE_MAX, Unwritten, delta_size_most};
+use loamfs_format::summary::{Unwritten, delta_size_most};
 use loamfs_format::{BlockKind, Geometry, GroupNo, Identity, Ino, InodeBlockNo, Ssn};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -250,6 +250,12 @@ pub(crate) struct Inodes {
     busy: usize,
 }
 
+/// Whether these bytes are of an inode in some state, and not of one that had its number before.
+fn is_of(bytes: &[u8], inode: &Inode) -> bool {
+    let of = inode::state_of(bytes);
+    of.is_some_and(|(ino, generation, _)| (ino, generation) == (inode.ino, inode.generation))
+}
+
 /// What cannot be.
 const UNPREPARED: &str = "an operation changes an inode that it has not brought into memory";
 
@@ -314,14 +320,23 @@ impl Inodes {
         blocks.filter(|(_, b)| b.is_dirty())
     }
 
-    /// Bytes of the records by which the next segment says what changed in a block, at most.
+    /// Whether the next segment says what changed in a block, and does not write it.
+    pub fn stays(&self, block: InodeBlockNo, b: &InodeBlock) -> bool {
+        let changes = || self.longest_changes(block, b);
+        self.deltas.may_say(block, b, changes)
+    }
+
+    /// Bytes of the records by which the next segment says what changed in a block, and what it says again, at most.
     pub fn longest_deltas(&self, block: InodeBlockNo, b: &InodeBlock) -> u64 {
-        let (entry, stored) = b.sealed_form();
+        self.longest_changes(block, b) + self.deltas.said_beside(block, b)
+    }
+
+    fn longest_changes(&self, block: InodeBlockNo, b: &InodeBlock) -> u64 {
         let changed = b.inos(block).filter_map(|ino| self.get(ino));
         let longest = changed.filter(|node| node.dirty).map(|node| {
-            let at = entry.offset_of(slot_of(node.inode.ino));
-            let old = at.and_then(|at| stored.as_deref()?.get(at..at + inode::SIZE));
-            old.map_or(DELTA_SIZE_MAX, |old| node.longest_delta(old))
+            let old = b.sealed_inode(slot_of(node.inode.ino));
+            let old = old.filter(|old| is_of(old, &node.inode));
+            node.longest_delta(old.unwrap_or(&[0; inode::SIZE]))
         });
         longest.sum()
     }
@@ -541,7 +556,6 @@ impl Inodes {
     pub fn set_orphan(&mut self, ino: Ino, orphan: bool) -> Result<(), Stop> {
         self.change_block(block_of(ino), |b| {
             b.set_orphan(slot_of(ino), orphan);
-            b.touch();
         })
     }
 
@@ -617,8 +631,7 @@ fn decode(entry: &IfileEntry, packed: Option<&[u8]>, ino: Ino) -> Result<Inode, 
         ino,
         what: "its place in the inode block",
     };
-    let bytes = entry
-        .offset_of(slot_of(ino))
+    let bytes = offset_in(entry.live, slot_of(ino))
         .and_then(|at| packed?.get(at..at + inode::SIZE))
         .ok_or(missing)?;
     let inode = Inode::decode(bytes).map_err(|cause| Corrupt::Inode { ino, cause })?;

@@ -108,6 +108,16 @@ pub trait Rules: log::Rules + space::Rules {
         true
     }
 
+    /// Where an entry of a block that stays ends them, those that count are said again.
+    fn says_deltas_again(&self) -> bool {
+        true
+    }
+
+    /// A segment says who lives in a block that stays.
+    fn says_entries(&self) -> bool {
+        true
+    }
+
     // ---- rule 4: the chain and its end ----------------------------------------------------------------------------------
 
     /// What a summary says is durable.

@@ -15,8 +15,8 @@ use loamfs_format::ifile::block_of;
 use loamfs_format::inode::{Inode, ROOT_INO, mode};
 use loamfs_format::superblock::{
     CheckpointRef, DeviceEntry, DiskFigures, Geometry, INCOMPATIBLE_DELTAS, INCOMPATIBLE_DEVICES,
-    PROBES, RO_COMPATIBLE_ALL_LOG, RO_COMPATIBLE_PLACES, RO_COMPATIBLE_SECOND_COPIES,
-    RO_COMPATIBLE_SECTIONS, ScrubMark, Section, Superblock, UNIT_SIZE,
+    INCOMPATIBLE_LAZY_INODES, PROBES, RO_COMPATIBLE_ALL_LOG, RO_COMPATIBLE_PLACES,
+    RO_COMPATIBLE_SECOND_COPIES, RO_COMPATIBLE_SECTIONS, ScrubMark, Section, Superblock, UNIT_SIZE,
 };
 use loamfs_format::{BlockKind, Extent, FragAddr, Ino, InodeBlockNo, Ssn, Token};
 use loamfs_log::writer::{LogWriter, Tail};
@@ -302,7 +302,10 @@ fn superblock(
             | preset
             | copy
             | sections,
-        incompatible: if o.deltas { INCOMPATIBLE_DELTAS } else { 0 },
+        incompatible: match o.deltas {
+            true => INCOMPATIBLE_DELTAS | INCOMPATIBLE_LAZY_INODES,
+            false => 0,
+        },
         checkpoint: CheckpointRef {
             ssn: Ssn(0),
             token: Token(0),

@@ -35,7 +35,8 @@ use loamfs_format::maps::{LazyEntry, OwnerRecord};
 use loamfs_format::node::TreeRoot;
 use loamfs_format::summary::{Record, Unwritten};
 use loamfs_format::superblock::{
-    CheckpointRef, DeviceState, RO_COMPATIBLE_SECOND_COPIES, Superblock,
+    CheckpointRef, DeviceState, Features, INCOMPATIBLE_LAZY_INODES, RO_COMPATIBLE_SECOND_COPIES,
+    Superblock,
 };
 use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, GroupNo, Ino, Ssn};
 use loamfs_log::LogError;
@@ -163,6 +164,10 @@ pub(crate) fn open(
     core.releasing().release();
     let most = core.budget().deltas_most();
     core.inodes.deltas_mut().keep_to(most);
+    let lazy = Features::incompatible(INCOMPATIBLE_LAZY_INODES);
+    if core.checkpoints.is_announced(lazy) {
+        core.inodes.deltas_mut().be_lazy();
+    }
     Ok((core, reader, chain.loss))
 }
 

@@ -6,8 +6,10 @@ mod common;
 use common::{made_with, open};
 use loamfs_check::{Options, check};
 use loamfs_device::Device;
+use loamfs_format::superblock::{INCOMPATIBLE_LAZY_INODES, Superblock};
 use loamfs_fs::{Env, Ino, MkfsOptions, NewInode, Place, ROOT_INO, SetAttr, Volume, shrink};
 use loamfs_log::superblocks;
+use std::sync::Arc;
 
 const NEW: NewInode = NewInode::of_mode(0o600);
 /// Files of the volumes here: of several inode blocks.
@@ -201,4 +203,150 @@ fn a_block_is_written_once_checkpoints_have_said_much_of_it_again() {
     drop(volume);
     let size = |ino| open(&device).getattr(ino).unwrap().size;
     assert_eq!(size(files[5]), 100);
+}
+
+/// Removes one file of each inode block, and makes as many others.
+fn exchange(volume: &Volume, round: usize) -> Vec<Ino> {
+    let turn = |i: usize| {
+        let old = format!("file{}", i * 32 + round);
+        volume.unlink(ROOT_INO, old.as_bytes()).unwrap();
+        let new = format!("new{round}-{i}");
+        let ino = volume.create(ROOT_INO, new.as_bytes(), &NEW).unwrap().ino;
+        volume.write(ino, 0, new.as_bytes()).unwrap();
+        ino
+    };
+    let made = (0..FILES / 32).map(turn).collect();
+    volume.sync().unwrap();
+    made
+}
+
+/// The volume has just what [`exchange`] left after so many rounds, and a check finds no fault with it.
+fn assert_exchanged(device: &Arc<dyn Device>, volume: &Volume, rounds: usize) {
+    let lookup = |name: String| volume.lookup(ROOT_INO, name.as_bytes());
+    for i in 0..FILES {
+        let gone = i / 32 < FILES / 32 && i % 32 < rounds;
+        let found = lookup(format!("file{i}"));
+        assert_eq!(found.is_err(), gone, "{i}");
+        if let Ok(found) = found {
+            assert_eq!(volume.read(found.ino, 0, 300).unwrap(), vec![i as u8; 300]);
+        }
+    }
+    for (round, i) in (0..rounds).flat_map(|round| (0..FILES / 32).map(move |i| (round, i))) {
+        let name = format!("new{round}-{i}");
+        let found = lookup(name.clone()).unwrap();
+        assert_eq!(volume.read(found.ino, 0, 99).unwrap(), name.as_bytes());
+    }
+    let report = check(&**device, &mut Options::default());
+    assert!(report.problems.is_empty(), "{:?}", report.problems);
+}
+
+/// Bytes that a sync writes behind which a file of each inode block went, and others came.
+fn cost_of_exchange(deltas: bool) -> u64 {
+    let device = made_with(64 << 20, deltas);
+    let volume = open(&device);
+    filled(&volume);
+    let before = device.counters().total().write_bytes;
+    exchange(&volume, 0);
+    device.counters().total().write_bytes - before
+}
+
+#[test]
+fn an_inode_that_comes_or_goes_has_no_block_written() {
+    let (apart, whole) = (cost_of_exchange(true), cost_of_exchange(false));
+    assert!(whole >= 6 * (15 << 10), "{whole}");
+    // The directory takes a few nodes.
+    assert!(apart <= 40 << 10, "{apart}");
+}
+
+/// What went stays away, and what came stays, after each crash and each unmount, with and without checkpoints.
+#[test]
+fn what_came_and_went_last_counts_after_every_mount() {
+    let device = made_with(64 << 20, true);
+    let volume = open(&device);
+    filled(&volume);
+    exchange(&volume, 0);
+    // As a crash leaves it.
+    drop(volume);
+    let volume = open(&device);
+    assert_exchanged(&device, &volume, 1);
+    exchange(&volume, 1);
+    volume.upkeep().checkpoint().unwrap();
+    exchange(&volume, 2);
+    drop(volume);
+    let volume = open(&device);
+    assert_exchanged(&device, &volume, 3);
+    for round in 3..20 {
+        exchange(&volume, round);
+        if round % 3 == 0 {
+            volume.upkeep().checkpoint().unwrap();
+            volume.upkeep().drop_caches().unwrap();
+        }
+    }
+    volume.close().unwrap();
+    let volume = open(&device);
+    assert_exchanged(&device, &volume, 20);
+    volume.close().unwrap();
+}
+
+/// What was said of others in its block counts on.
+#[test]
+fn what_changed_counts_though_another_inode_of_the_block_goes() {
+    let device = made_with(64 << 20, true);
+    let volume = open(&device);
+    let files = filled(&volume);
+    touch(&volume, &files, 0o640);
+    volume.unlink(ROOT_INO, b"file70").unwrap();
+    volume.sync().unwrap();
+    drop(volume);
+    let volume = open(&device);
+    for ino in files.iter().step_by(32) {
+        assert_eq!(volume.getattr(*ino).unwrap().mode & 0o777, 0o640);
+    }
+    assert!(volume.getattr(files[70]).is_err());
+}
+
+/// A file without a name that is open when the machine stops is gone behind the next mount, and only that.
+#[test]
+fn an_orphan_goes_whose_block_stayed() {
+    let device = made_with(64 << 20, true);
+    let volume = open(&device);
+    let files = filled(&volume);
+    volume.open_file(files[40]).unwrap();
+    volume.unlink(ROOT_INO, b"file40").unwrap();
+    volume.sync().unwrap();
+    assert!(volume.getattr(files[40]).is_ok());
+    drop(volume);
+    let volume = open(&device);
+    volume.upkeep().tick().unwrap();
+    let left = files.iter().filter(|ino| volume.getattr(**ino).is_ok());
+    assert_eq!(left.count(), FILES - 1);
+    volume.close().unwrap();
+    let report = check(&*device, &mut Options::default());
+    assert!(report.problems.is_empty(), "{:?}", report.problems);
+}
+
+/// A volume of a program that knew deltas, and no lazy inode blocks, stays one that such a program can open.
+#[test]
+fn a_volume_without_lazy_inode_blocks_is_used_and_stays_without() {
+    let device = made_with(64 << 20, true);
+    let newest = superblocks::read(&*device).unwrap().newest;
+    let older = Superblock {
+        incompatible: newest.incompatible & !INCOMPATIBLE_LAZY_INODES,
+        ..newest
+    };
+    for copy in 0..2 {
+        superblocks::write_copy(&*device, &older, copy).unwrap();
+    }
+    let volume = open(&device);
+    let files = filled(&volume);
+    touch(&volume, &files, 0o640);
+    let before = device.counters().total().write_bytes;
+    exchange(&volume, 0);
+    assert!(device.counters().total().write_bytes - before >= 6 * (15 << 10));
+    drop(volume);
+    let volume = open(&device);
+    assert_exchanged(&device, &volume, 1);
+    volume.close().unwrap();
+    let newest = superblocks::read(&*device).unwrap().newest;
+    assert!(newest.has_deltas() && !newest.has_lazy_inodes());
 }

@@ -11,6 +11,7 @@ mod crashed;
 mod dumps;
 mod fine;
 mod gap;
+mod lazy;
 mod listing;
 mod logged;
 mod pair;
@@ -91,7 +92,7 @@ pub const GAP: Golden = Golden {
 };
 
 /// The golden volumes of one device.
-pub const ALL: [Golden; 15] = [
+pub const ALL: [Golden; 16] = [
     // Unmounted; all kinds of files, attributes and directories.
     Golden {
         name: "sound",
@@ -166,5 +167,10 @@ pub const ALL: [Golden; 15] = [
     Golden {
         name: "deltas",
         make: apart::make,
+    },
+    // Inodes came and went whose blocks were not written.
+    Golden {
+        name: "lazy",
+        make: lazy::make,
     },
 ];

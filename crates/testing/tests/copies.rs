@@ -409,7 +409,8 @@ impl Changing {
 fn a_copy_comes_and_goes_while_the_volume_is_used() {
     let parts = Parts::made(Some(CopyKind::Each));
     let changing = Changing::of(&parts, &Without::default());
-    assert!(changing.explore(&parts).unwrap() > 500);
+    let states = changing.explore(&parts).unwrap();
+    assert!(states > 300, "{states} states");
 }
 
 #[test]

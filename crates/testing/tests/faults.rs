@@ -96,7 +96,7 @@ impl Rig {
     fn make_many(&self) {
         let new = NewInode::of_mode(0o755);
         let dir = self.volume.mkdir(ROOT_INO, b"names", &new).unwrap().ino;
-        for number in 0..3000 {
+        for number in 0..2500 {
             let name = format!("{number}");
             self.volume.create(dir, name.as_bytes(), &NEW).unwrap();
         }

@@ -260,6 +260,7 @@ fn the_kept_volumes_have_everything_that_the_format_knows() {
         "incompatible 0x2",
         "incompatible 0x4",
         "incompatible 0x8",
+        "incompatible 0x28",
         "device 0, fast: ",
         ", and a copy of the first one",
         " unwritten\n",

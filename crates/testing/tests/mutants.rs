@@ -105,6 +105,8 @@ missed! {
     mutant_delta_reordered_is_caught: "delta-reordered",
     mutant_delta_dropped_is_caught: "delta-dropped",
     mutant_delta_stale_is_caught: "delta-stale",
+    mutant_entry_drops_is_caught: "entry-drops",
+    mutant_entry_unsaid_is_caught: "entry-unsaid",
 }
 
 missed! {

@@ -169,6 +169,7 @@ impl Sample {
         let entry = IfileEntry {
             pointer,
             live,
+            packed: live,
             orphan,
             ssn,
         };

@@ -115,10 +115,11 @@ pub(super) fn tree_root(kind: BlockKind, root: &TreeRoot) -> Box<dyn View> {
 
 pub(super) fn ifile_entry(block: u64, entry: &IfileEntry) -> Box<dyn View> {
     view!(
-        "block {block} at {pointer} live {live} orphan {orphan} segment {segment}",
+        "block {block} at {pointer} live {live} packed {packed} orphan {orphan} segment {segment}",
         block = block,
         pointer = pointer(&entry.pointer),
         live = hash32(entry.live),
+        packed = hash32(entry.packed),
         orphan = hash32(entry.orphan),
         segment = entry.ssn.0,
     )

@@ -2,7 +2,7 @@
 
 use super::{Volume, log_fault};
 use crate::{BlockFault, CheckError};
-use loamfs_device::Buffer;
+use loamfs_format::delta;
 use loamfs_format::ifile::{self, INODE_BLOCK_MAX, IfileEntry};
 use loamfs_format::inode::{self, Inode};
 use loamfs_format::pointer::metadata_checksum;
@@ -15,7 +15,8 @@ pub struct InodeBlock {
     entry: IfileEntry,
     /// The highest segment that may have changed its inodes.
     last: Ssn,
-    bytes: Buffer,
+    /// Those that live, in the order of their slots.
+    bytes: Vec<u8>,
 }
 
 impl InodeBlock {
@@ -50,9 +51,7 @@ impl InodeBlock {
     /// When none lives there, or its bytes are no inode, or another one.
     pub fn inode(&self, slot: u32) -> Result<Inode, CheckError> {
         let ino = ifile::ino_at(self.block, slot);
-        let bytes = self
-            .entry
-            .offset_of(slot)
+        let bytes = ifile::offset_in(self.entry.live, slot)
             .and_then(|at| self.bytes.get(at..at.checked_add(inode::SIZE)?))
             .ok_or(CheckError::NoInode { ino })?;
         let inode = Inode::decode(bytes).map_err(|fault| CheckError::Inode { ino, fault })?;
@@ -97,7 +96,7 @@ impl Volume<'_> {
                 if found != expected {
                     return Err(BlockFault::Checksum { expected, found });
                 }
-                let bytes = self.with_deltas(block, &entry, bytes)?;
+                let bytes = self.with_deltas(block, &entry, &bytes)?;
                 Ok(InodeBlock {
                     block,
                     entry,
@@ -118,18 +117,15 @@ impl Volume<'_> {
         &self,
         block: InodeBlockNo,
         entry: &IfileEntry,
-        mut bytes: Buffer,
-    ) -> Result<Buffer, BlockFault> {
-        for delta in self.state().deltas.get(&block.0).into_iter().flatten() {
-            let ino = delta.ino();
-            let at = entry.offset_of(ifile::slot_of(ino));
-            let room = at.and_then(|at| bytes.get_mut(at..at.checked_add(inode::SIZE)?));
-            let applied = room.is_some_and(|room| delta.apply(room));
-            if !applied && !self.state().skips_deltas {
-                return Err(BlockFault::Delta { ino });
-            }
+        stored: &[u8],
+    ) -> Result<Vec<u8>, BlockFault> {
+        let said = self.state().deltas.get(&block.0).into_iter().flatten();
+        match delta::apply_all(entry, stored, said) {
+            (bytes, misfits) if misfits.is_empty() || self.state().skips_deltas => Ok(bytes),
+            (_, misfits) => Err(BlockFault::Delta {
+                ino: misfits.first().copied().unwrap_or(Ino(0)),
+            }),
         }
-        Ok(bytes)
     }
 
     /// A live inode.

@@ -162,9 +162,12 @@ impl Segment<'_> {
             }
         }
         for (index, record) in records.iter().enumerate() {
-            let belongs = match record {
+            let belongs = match &record {
                 Record::Held(..) | Record::Root(..) | Record::Retire(_) => checkpoint,
-                Record::Delta(_) => self.sb.has_deltas(),
+                Record::Delta(delta) => {
+                    self.sb.has_deltas() && (self.sb.has_lazy_inodes() || !delta.is_whole())
+                }
+                Record::Ifile(_, entry) => self.sb.has_lazy_inodes() || entry.live == entry.packed,
                 _ => true,
             };
             if !belongs {

@@ -1,7 +1,7 @@
 //! The IFILE, put together from what is left of it and from what was seen elsewhere.
 
 use super::Findings;
-use super::places::{at_place, is_sound, places};
+use super::places::{at_its_place, is_sound, places, with_those_that_came};
 use super::sightings::{By, Sighting, Sightings};
 use crate::Volume;
 use crate::reader::gaps;
@@ -165,15 +165,7 @@ impl Index {
             if self.0.contains_key(&block.0) || volume.state().ifile.contains_key(&block.0) {
                 continue;
             }
-            let here = seen
-                .at(block, extent.start)
-                .into_iter()
-                .map(|s| (s.by, s.entry));
-            let here = here.chain(at_place(volume, block, extent).map(|entry| (By::Itself, entry)));
-            let found = here
-                .into_iter()
-                .find(|(_, entry)| is_sound(volume, block, entry));
-            let Some((by, entry)) = found else {
+            let Some((by, entry)) = at_its_place(volume, block, extent, seen) else {
                 findings.lost += 1;
                 continue;
             };
@@ -200,12 +192,12 @@ impl Index {
             }
             let (named, bare): (Vec<_>, Vec<_>) =
                 seen.of(block).into_iter().partition(|s| s.by != By::Itself);
-            let found = named
-                .into_iter()
-                .chain(bare)
-                .find(|s| is_sound(volume, block, &s.entry));
+            let seen = named.into_iter().chain(bare);
+            let found = seen
+                .map(|s| (s.by, with_those_that_came(volume, block, s.entry)))
+                .find(|(_, entry)| is_sound(volume, block, entry));
             match found {
-                Some(Sighting { by, entry }) => {
+                Some((by, entry)) => {
                     findings.unverified += u64::from(by == By::Itself);
                     let as_of = known.by_sight(entry.pointer.birth);
                     self.add(block, entry, as_of, true);

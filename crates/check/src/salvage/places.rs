@@ -1,11 +1,11 @@
 //! Where owner records say that blocks of inodes are: the bitmap tells which of them count.
 
-use super::sightings::By;
+use super::sightings::{By, Sightings};
 use super::{Options, scan};
 use crate::Volume;
 use crate::reader::gaps;
 use loamfs_format::group::CHUNK_FRAGS;
-use loamfs_format::ifile::IfileEntry;
+use loamfs_format::ifile::{IfileEntry, slot_of};
 use loamfs_format::superblock::UNIT_SIZE;
 use loamfs_format::{BlockKind, Extent, FragAddr, InodeBlockNo};
 use std::collections::BTreeSet;
@@ -72,14 +72,7 @@ pub(crate) fn refind(
         gone: Vec::new(),
     };
     for (block, extent) in places {
-        let here = seen.at(block, extent.start).into_iter();
-        let here = here
-            .map(|s| (s.by, s.entry))
-            .chain(at_place(volume, block, extent).map(|entry| (By::Itself, entry)));
-        let sound = here
-            .into_iter()
-            .find(|(_, entry)| is_sound(volume, block, entry));
-        match sound {
+        match at_its_place(volume, block, extent, &seen) {
             Some((by, entry)) => {
                 found.unproved += u64::from(by == By::Itself);
                 found.entries.push((block, entry));
@@ -108,6 +101,40 @@ pub(crate) fn is_live(volume: &Volume<'_>, at: FragAddr) -> Option<bool> {
             let byte = bits.get((bit / 8) as usize)?;
             Some(byte >> (bit % 8) & 1 != 0)
         }
+    }
+}
+
+/// The newest entry that the IFILE may have had of a block, which stands at this place and of which the log does not tell.
+pub(super) fn at_its_place(
+    volume: &Volume<'_>,
+    block: InodeBlockNo,
+    extent: Extent,
+    seen: &Sightings,
+) -> Option<(By, IfileEntry)> {
+    // What a segment from the base on said would be known: what seems to be from one was cut off.
+    let base = volume.base().header.ssn;
+    let here = seen.at(block, extent.start).into_iter();
+    here.map(|s| (s.by, s.entry))
+        .filter(|(_, entry)| entry.ssn < base)
+        .chain(at_place(volume, block, extent).map(|entry| (By::Itself, entry)))
+        .map(|(by, entry)| (by, with_those_that_came(volume, block, entry)))
+        .find(|(_, entry)| is_sound(volume, block, entry))
+}
+
+/// An entry that the IFILE may have had: of inodes that came since the block was written, those of which the log says all.
+pub(super) fn with_those_that_came(
+    volume: &Volume<'_>,
+    block: InodeBlockNo,
+    entry: IfileEntry,
+) -> IfileEntry {
+    let said = volume.state().deltas.get(&block.0).into_iter().flatten();
+    let came = said.filter(|delta| delta.is_whole());
+    let came = came.fold(0, |came, delta| came | 1 << slot_of(delta.ino()));
+    let live = entry.live & entry.packed | came;
+    IfileEntry {
+        live,
+        orphan: entry.orphan & live,
+        ..entry
     }
 }
 

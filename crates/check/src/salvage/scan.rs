@@ -216,6 +216,7 @@ pub(super) fn inode_block(
         }
         entry.ssn = entry.ssn.max(inode.ssn);
     }
+    entry.packed = entry.live;
     let stored = entry.live.count_ones() as usize * inode::SIZE;
     let checksum = metadata_checksum(&sb.uuid, &inode_block_identity(block), bytes.get(..stored)?);
     entry.pointer = Pointer {

@@ -2,6 +2,7 @@
 
 use loamfs_format::ifile::IfileEntry;
 use loamfs_format::{FragAddr, InodeBlockNo};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// What speaks of a block, from the best evidence to the least.
@@ -39,19 +40,19 @@ impl Sightings {
             return;
         }
         of.push(Sighting { by, entry });
-        let birth = |seen: &Sighting| seen.entry.pointer.birth;
+        let age = |seen: &Sighting| (seen.entry.pointer.birth, seen.entry.ssn);
         let same = || of.iter().enumerate().filter(|(_, seen)| seen.by == by);
         if same().count() > KEPT
-            && let Some((oldest, _)) = same().min_by_key(|(_, seen)| birth(seen))
+            && let Some((oldest, _)) = same().min_by_key(|(_, seen)| age(seen))
         {
             of.swap_remove(oldest);
         }
     }
 
-    /// What was seen of a block, the newest first.
+    /// What was seen of a block, the newest first: of a block that stayed, as inodes came and went, the last entry.
     pub(super) fn of(&self, block: InodeBlockNo) -> Vec<Sighting> {
         let mut seen = self.0.get(&block.0).cloned().unwrap_or_default();
-        seen.sort_by_key(|s| (std::cmp::Reverse(s.entry.pointer.birth), s.by));
+        seen.sort_by_key(|s| (Reverse((s.entry.pointer.birth, s.entry.ssn)), s.by));
         seen
     }
 
@@ -65,5 +66,28 @@ impl Sightings {
     /// The blocks of which something was seen, from one on.
     pub(super) fn blocks(&self, from: u64) -> impl Iterator<Item = InodeBlockNo> + '_ {
         self.0.range(from..).map(|(block, _)| InodeBlockNo(*block))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use loamfs_format::Ssn;
+
+    /// As inodes of it came and went, segments said entries of a block that stayed: all have the age of the block.
+    #[test]
+    fn the_newest_entry_of_a_block_that_stayed_is_kept() {
+        let (block, mut seen) = (InodeBlockNo(1), Sightings::default());
+        let entry = |ssn| IfileEntry {
+            live: 1,
+            packed: 1,
+            ssn: Ssn(ssn),
+            ..IfileEntry::default()
+        };
+        for ssn in [1, 2, 3, 4, 9, 5, 6, 7] {
+            seen.add(block, By::Summary, entry(ssn));
+        }
+        let kept: Vec<u64> = seen.of(block).iter().map(|s| s.entry.ssn.0).collect();
+        assert_eq!(kept, [9, 7, 6, 5]);
     }
 }

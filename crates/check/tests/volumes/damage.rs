@@ -106,9 +106,15 @@ fn inodes_that_cannot_be() {
     let typeless = changed(MANY, |inode| inode.mode = 0o030_644);
     assert!(typeless.contains(&"InodeType"), "{typeless:?}");
     let misplaced = Builder::sample().finish_with(|b| {
-        b.ifile.get_mut(&0).unwrap().live = 1 << 3;
+        let entry = b.ifile.get_mut(&0).unwrap();
+        (entry.live, entry.packed) = (1 << 3, 1 << 3);
     });
     assert!(kinds(&misplaced).contains(&"InodeNumber"));
+    // It came, and nothing says what it is.
+    let unsaid = Builder::sample().finish_with(|b| {
+        b.ifile.get_mut(&0).unwrap().live |= 1 << 3;
+    });
+    assert!(kinds(&unsaid).contains(&"Inode"));
     let late = Builder::sample().finish_with(|b| b.ifile.get_mut(&0).unwrap().ssn = Ssn(7));
     assert_eq!(kinds(&late), ["IfileSsn"]);
 }

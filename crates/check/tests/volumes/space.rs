@@ -6,10 +6,11 @@ use loamfs_check::Problem;
 use loamfs_format::checksum::unit_crc;
 use loamfs_format::delta::Delta;
 use loamfs_format::group::{GroupDesc, Role};
+use loamfs_format::ifile::IfileEntry;
 use loamfs_format::inode::{Body, Inode, ROOT_INO, Timestamp, mode};
 use loamfs_format::maps::LazyEntry;
 use loamfs_format::summary::{Allocation, Record, Wait};
-use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Ino, Ssn};
+use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Ino, InodeBlockNo, Ssn};
 
 /// Where the small file is.
 fn small(b: &Builder) -> Extent {
@@ -219,6 +220,15 @@ fn records_that_no_segment_has() {
     let delta = Delta::between(&inode(1).encode(), &inode(2).encode());
     let unannounced = said(|_| delta.clone().map(Record::Delta).into_iter().collect());
     assert_eq!(unannounced, ["InodeBlock", "MisplacedRecord"]);
+    let came = Delta::whole(&inode(1).encode());
+    let unannounced = said(|_| came.clone().map(Record::Delta).into_iter().collect());
+    assert_eq!(unannounced, ["InodeBlock", "MisplacedRecord"]);
+    let unannounced = said(|b| {
+        let entry = b.ifile[&1];
+        let live = entry.live & (entry.live - 1);
+        vec![Record::Ifile(InodeBlockNo(1), IfileEntry { live, ..entry })]
+    });
+    assert!(unannounced.contains(&"MisplacedRecord"), "{unannounced:?}");
     let uncovered = said(|_| vec![allocation(extent(AFTER, 16), BlockKind::SmallData)]);
     assert!(uncovered.contains(&"SummaryUncovered"), "{uncovered:?}");
 }

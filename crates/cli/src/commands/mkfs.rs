@@ -66,8 +66,9 @@ pub struct MkfsArgs {
     /// Size of an allocation group. Default: near 1/128 of the volume, 8M to 256M, or to 16M for `lfs`.
     #[arg(long, value_parser = parse)]
     group_size: Option<u64>,
-    /// Have the log write whole blocks of inodes when one of them changes, so that programs older than deltas can open the volume. By
-    /// default it says what changed (deltas): a nearly full volume whose small files are overwritten then writes a third of the bytes.
+    /// Have the log write whole blocks of inodes when one of them changes, comes or goes, so that programs older than deltas can open the
+    /// volume. By default it says what changed (deltas): a nearly full volume whose small files are overwritten then writes a third of the
+    /// bytes.
     #[arg(long)]
     no_deltas: bool,
     /// What is done anyway.

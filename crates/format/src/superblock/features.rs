@@ -53,9 +53,15 @@ pub const INCOMPATIBLE_UNWRITTEN: u64 = 2;
 pub const INCOMPATIBLE_DEVICES: u64 = 4;
 /// Incompatible feature: segments may say what changed in inodes whose blocks they do not write ([`crate::delta`]).
 pub const INCOMPATIBLE_DELTAS: u64 = 8;
+/// Incompatible feature: inodes may come to blocks, and leave them, that segments do not write ([`crate::ifile::IfileEntry::packed`]).
+/// Volumes that have it have [`INCOMPATIBLE_DELTAS`].
+pub const INCOMPATIBLE_LAZY_INODES: u64 = 32;
 /// Incompatible features that this code knows.
-pub const INCOMPATIBLE_KNOWN: u64 =
-    INCOMPATIBLE_UNWRITTEN | INCOMPATIBLE_TRACKS | INCOMPATIBLE_DEVICES | INCOMPATIBLE_DELTAS;
+pub const INCOMPATIBLE_KNOWN: u64 = INCOMPATIBLE_UNWRITTEN
+    | INCOMPATIBLE_TRACKS
+    | INCOMPATIBLE_DEVICES
+    | INCOMPATIBLE_DELTAS
+    | INCOMPATIBLE_LAZY_INODES;
 /// Read-only compatible feature: blocks of large files may be in groups of the log, and whoever places new things puts them
 /// there.
 pub const RO_COMPATIBLE_ALL_LOG: u64 = 1;
@@ -139,6 +145,11 @@ impl Superblock {
     /// Whether segments may say what changed in inodes whose blocks they do not write.
     pub const fn has_deltas(&self) -> bool {
         self.incompatible & INCOMPATIBLE_DELTAS != 0
+    }
+
+    /// Whether inodes may come to blocks, and leave them, that segments do not write.
+    pub const fn has_lazy_inodes(&self) -> bool {
+        self.incompatible & INCOMPATIBLE_LAZY_INODES != 0
     }
 
     /// Whether [`Superblock::other_places`] are reserved.

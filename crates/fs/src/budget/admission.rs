@@ -21,6 +21,9 @@ const RUN_COST: u64 = 2 * NODE_SIZE as u64;
 /// inode block of a directory that does not change else.
 pub(super) const TABLES_COST: u64 = 8 * NODE_SIZE as u64 + (20 << 10);
 
+/// Inode blocks that wait for a segment take so many segments of memory at most.
+const BLOCKS_MAX: u64 = 4;
+
 impl Budget<'_> {
     /// Admits an operation that makes at most `log` bytes and `data` bytes of new content (rules 1 and 10).
     ///
@@ -128,7 +131,9 @@ impl Budget<'_> {
             Some(Plugging::Short) => self.sizes.plugging_full(),
             Some(Plugging::Long) | None => self.sizes.segment_full(),
         };
-        if estimate > full {
+        // Blocks of which a segment says little are in memory all the same.
+        let blocks = self.inodes.dirty_bytes();
+        if estimate > full || blocks > BLOCKS_MAX * u64::from(self.geometry.segment_max) {
             return Err(Stop::Crowded);
         }
         self.pending.press(estimate > full / 8 * 7);

@@ -1,7 +1,6 @@
 //! What a segment will hold, listed in the order of its body.
 
 use crate::blocks::{Blocks, Stop};
-use crate::inodes::block::InodeBlock;
 use crate::inodes::{Inodes, Node, trees};
 use crate::tracks::Tracks;
 use crate::tracks::layout::Layout;
@@ -97,14 +96,15 @@ impl Contents {
 
     /// What fills whole units comes first, so that it leaves holes of whole units once it is superseded.
     fn add_inode_blocks(&mut self, g: &Geometry, inodes: &Inodes) {
-        let stays = |block: InodeBlockNo, b: &InodeBlock| inodes.deltas().stays(block, b);
-        for (block, b) in inodes.dirty_blocks().filter(|(no, b)| stays(*no, b)) {
+        let (apart, whole): (Vec<_>, Vec<_>) = inodes
+            .dirty_blocks()
+            .partition(|(block, b)| inodes.stays(*block, b));
+        for (block, b) in apart {
             self.apart.push(block);
             self.deltas += inodes.longest_deltas(block, b);
         }
-        let dirty = inodes.dirty_blocks();
-        let dirty = dirty.filter(|(block, b)| b.live() != 0 && !stays(*block, b));
-        let sized = dirty.map(|(block, b)| (block, g.frags_for(b.bytes()) as u32));
+        let whole = whole.into_iter().filter(|(_, b)| b.live() != 0);
+        let sized = whole.map(|(block, b)| (block, g.frags_for(b.bytes()) as u32));
         let mut sized: Vec<(InodeBlockNo, u32)> = sized.collect();
         sized.sort_by_key(|(_, frags)| !u64::from(*frags).is_multiple_of(g.unit_frags()));
         for (block, frags) in sized {

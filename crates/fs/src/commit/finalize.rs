@@ -6,6 +6,7 @@ use crate::blocks::{Blocks, Stop};
 use crate::core::Core;
 use crate::error::Error;
 use crate::inodes::{Inodes, block_identity, trees};
+use crate::law::{Law, Rules};
 use crate::maps::{Maps, tree_of};
 use crate::tracks::layout::{Layout, slot_of};
 use crate::tracks::table;
@@ -15,7 +16,7 @@ use crate::writeback::{Homed, Writeback};
 use crate::xattrs;
 use loamfs_format::checksum::unit_crc;
 use loamfs_format::delta::Delta;
-use loamfs_format::ifile::IfileEntry;
+use loamfs_format::ifile::{self, IfileEntry};
 use loamfs_format::inode::{self, Body, Inode, Settled};
 use loamfs_format::maps::LazyEntry;
 use loamfs_format::node::TreeRoot;
@@ -37,6 +38,7 @@ pub(super) struct Finalizing<'c> {
     blocks: &'c mut Blocks,
     inodes: &'c mut Inodes,
     writeback: &'c mut Writeback,
+    law: &'c Law<dyn Rules>,
     seal: &'c mut Seal,
 }
 
@@ -50,6 +52,7 @@ impl Core {
             blocks: &mut self.blocks,
             inodes: &mut self.inodes,
             writeback: &mut self.writeback,
+            law: self.env.law(),
             seal,
         }
     }
@@ -339,17 +342,39 @@ impl Finalizing<'_> {
         Ok(b.pack(block, current).ok_or(VANISHED)?)
     }
 
-    /// Says what changed in a block, which stays where it is (rule 16).
+    /// Says what changed in a block, which stays where it is (rule 16). Where other inodes live in it the segment says its entry. That
+    /// ends what was said of the block, so that what still counts is said again.
     fn finalize_apart(&mut self, block: InodeBlockNo) -> Result<(), Stop> {
         let packed = self.pack(block)?;
-        let (_, stored) = self.inodes.block(block).ok_or(VANISHED)?.sealed_form();
-        let stored = stored.ok_or(VANISHED)?;
-        let inodes = stored.chunks(inode::SIZE).zip(packed.chunks(inode::SIZE));
-        for (old, new) in inodes.filter(|(old, new)| old != new) {
-            let delta = Delta::between(old, new).ok_or(VANISHED)?;
-            self.seal.say(Record::Delta(delta.clone()));
-            self.inodes.deltas_mut().put(delta, true);
+        let b = self.inodes.block(block).ok_or(VANISHED)?;
+        let mut said = Vec::new();
+        for (ino, new) in b.inos(block).zip(packed.chunks(inode::SIZE)) {
+            match b.sealed_inode(ifile::slot_of(ino)) {
+                Some(old) if old == new => {}
+                old => said.push(change_of(old, new).ok_or(VANISHED)?),
+            }
         }
+        let (dead, entry) = (
+            b.dead(),
+            b.says_entry().then(|| b.entry_apart(self.seal.ssn())),
+        );
+        let deltas = self.inodes.deltas_mut();
+        if let Some(entry) = &entry {
+            deltas.keep_live(block, entry.live);
+            deltas.note_dead(block, dead);
+        }
+        said.iter()
+            .for_each(|delta| deltas.put(delta.clone(), true));
+        if let Some(entry) = entry {
+            if self.law.says_entries() {
+                self.seal.say(Record::Ifile(block, entry));
+            }
+            self.maps.change_ifile(block, entry);
+            if self.law.says_deltas_again() {
+                said = deltas.of_block(block);
+            }
+        }
+        self.seal.say_all(said.into_iter().map(Record::Delta));
         Ok(())
     }
 
@@ -380,6 +405,12 @@ impl Finalizing<'_> {
         self.blocks.seal_bytes(&pointer, packed);
         Ok(())
     }
+}
+
+/// What makes the bytes of an inode of those that its slot had: of none where another one had it, or nobody.
+fn change_of(old: Option<&[u8]>, new: &[u8]) -> Option<Delta> {
+    let old = old.and_then(|old| Delta::between(old, new));
+    old.or_else(|| Delta::whole(new))
 }
 
 fn who(kind: BlockKind, inode: &Inode, logical: u64) -> Identity {

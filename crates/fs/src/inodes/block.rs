@@ -1,7 +1,7 @@
 //! Inode blocks in memory (H20).
 
 use crate::unit::{UNIT, filled};
-use loamfs_format::ifile::{IfileEntry, ino_at, slot_of};
+use loamfs_format::ifile::{IfileEntry, ino_at, offset_in, slot_of};
 use loamfs_format::inode::{self, Inode};
 use loamfs_format::{Ino, InodeBlockNo, Pointer, Ssn};
 use std::sync::Arc;
@@ -11,16 +11,18 @@ use std::sync::Arc;
 pub(crate) struct InodeBlock {
     /// As the last segment has it.
     base: IfileEntry,
-    /// Its bytes, if any of its inodes lived then.
+    /// The inodes that lived then, in the order of their slots.
     packed: Option<Arc<[u8]>>,
     /// Live and orphan bits as they are now.
     live: u32,
     orphan: u32,
     /// Whether the next segment writes it, or says what changed in it.
     dirty: bool,
-    /// Whether that must write it: it moves, or other inodes live in it.
+    /// Whether that must write it: it moves.
     whole: bool,
-    /// Inodes of it that changed.
+    /// A bit for each of its inodes that came since.
+    came: u32,
+    /// Inodes of it that changed, those that came among them.
     changed: u32,
 }
 
@@ -34,13 +36,20 @@ impl InodeBlock {
             packed,
             dirty: false,
             whole: false,
+            came: 0,
             changed: 0,
         }
     }
 
-    /// Its entry and bytes as the last segment has them.
+    /// Its entry as the last segment has it, and the inodes that lived then, in the order of their slots.
     pub fn sealed_form(&self) -> (IfileEntry, Option<Arc<[u8]>>) {
         (self.base, self.packed.clone())
+    }
+
+    /// The inode of a slot as the last segment has it, if it lived then.
+    pub fn sealed_inode(&self, slot: u32) -> Option<&[u8]> {
+        let at = offset_in(self.base.live, slot)?;
+        self.packed.as_deref()?.get(at..at + inode::SIZE)
     }
 
     /// Where the last segment has it, if it does.
@@ -76,15 +85,47 @@ impl InodeBlock {
         self.dirty = true;
     }
 
+    /// An inode of it came, in this slot.
+    pub fn come(&mut self, slot: u32) {
+        self.set_live(slot, true);
+        self.came |= 1 << slot;
+        self.dirty = true;
+    }
+
+    /// The inode of a slot goes. It may have `changed` since the last segment.
+    pub fn go(&mut self, slot: u32, changed: bool) {
+        self.set_live(slot, false);
+        self.came &= !(1 << slot);
+        self.changed = self.changed.saturating_sub(changed.into());
+        self.dirty = true;
+    }
+
     /// An inode of it changes, for the first time since the last segment if `first`.
     pub fn touch_inode(&mut self, first: bool) {
         self.changed += u32::from(first);
         self.dirty = true;
     }
 
-    /// Whether the next segment may say what changed in it, instead of writing it.
-    pub fn may_stay(&self) -> bool {
-        self.dirty && !self.whole && self.changed > 0 && self.sealed_at().is_some()
+    /// Whether the next segment may say what changed in it, instead of writing it. `lazy` says whether inodes may come and go by that.
+    /// Half of what the block holds lives at least: else it is short, and its room is worth it.
+    pub fn may_stay(&self, lazy: bool) -> bool {
+        let others = self.came != 0 || self.says_entry();
+        let stands = self.sealed_at().is_some() && self.live != 0;
+        self.dirty
+            && !self.whole
+            && stands
+            && (lazy || !others)
+            && 2 * self.dead() <= self.base.packed.count_ones()
+    }
+
+    /// Inodes that the block has on the device, and that live no longer.
+    pub fn dead(&self) -> u32 {
+        (self.base.packed & !self.live).count_ones()
+    }
+
+    /// Whether its entry changes though it stays where it is: other inodes live in it, or are orphans.
+    pub fn says_entry(&self) -> bool {
+        (self.live, self.orphan) != (self.base.live, self.base.orphan)
     }
 
     /// Inodes of it that changed since the last segment.
@@ -93,13 +134,15 @@ impl InodeBlock {
     }
 
     /// An inode lives from now on, or no longer; it is no orphan.
-    pub fn set_live(&mut self, slot: u32, live: bool) {
+    fn set_live(&mut self, slot: u32, live: bool) {
         self.live = with_bit(self.live, slot, live);
         self.orphan = with_bit(self.orphan, slot, false);
     }
 
+    /// The inode of a slot is an orphan from now on, or no longer.
     pub fn set_orphan(&mut self, slot: u32, orphan: bool) {
         self.orphan = with_bit(self.orphan, slot, orphan);
+        self.dirty = true;
     }
 
     /// Bytes that it takes.
@@ -122,8 +165,19 @@ impl InodeBlock {
         IfileEntry {
             pointer,
             live: self.live,
+            packed: self.live,
             orphan: self.orphan,
             ssn,
+        }
+    }
+
+    /// Its entry, when segment `ssn` leaves it where it is.
+    pub fn entry_apart(&self, ssn: Ssn) -> IfileEntry {
+        IfileEntry {
+            live: self.live,
+            orphan: self.orphan,
+            ssn,
+            ..self.base
         }
     }
 
@@ -133,14 +187,10 @@ impl InodeBlock {
         block: InodeBlockNo,
         current: impl Fn(Ino) -> Option<Inode>,
     ) -> Option<Arc<[u8]>> {
-        let old = |slot| {
-            let at = self.base.offset_of(slot)?;
-            self.packed.as_deref()?.get(at..at + inode::SIZE)
-        };
         let mut whole = true;
         let packed = filled(self.bytes() as usize, |bytes| {
             for (ino, room) in self.inos(block).zip(bytes.chunks_mut(inode::SIZE)) {
-                match (current(ino), old(slot_of(ino))) {
+                match (current(ino), self.sealed_inode(slot_of(ino))) {
                     (Some(inode), _) => room.copy_from_slice(&inode.encode()),
                     (None, Some(old)) => room.copy_from_slice(old),
                     (None, None) => whole = false,
@@ -166,7 +216,7 @@ mod tests {
     fn a_block_has_room_in_whole_fragments_and_a_full_one_in_its_own_bytes() {
         let mut block = InodeBlock::new(IfileEntry::default(), None);
         for slot in 0..32 {
-            block.set_live(slot, true);
+            block.come(slot);
             for fragment in [512, 1024, 2048, 4096] {
                 assert!(block.bytes().next_multiple_of(fragment) <= block.room());
             }

@@ -2,7 +2,7 @@
 
 use super::block::InodeBlock;
 use crate::error::Corrupt;
-use loamfs_format::delta::Delta;
+use loamfs_format::delta::{self, Delta};
 use loamfs_format::ifile::{INODE_BLOCK_MAX, IfileEntry, block_of, slot_of};
 use loamfs_format::summary::{DELTA_SIZE_MAX, delta_size};
 use loamfs_format::{Ino, InodeBlockNo, inode};
@@ -26,6 +26,12 @@ pub(crate) struct Deltas {
     bytes: u64,
     /// Bytes from which on blocks are written; without any none are made.
     most: u64,
+    /// Whether inodes may come and go whose blocks are not written.
+    lazy: bool,
+    /// Bytes of inodes that live no longer, of blocks that stayed since the mount.
+    dead: BTreeMap<InodeBlockNo, u64>,
+    /// The sum of them.
+    dead_bytes: u64,
     /// What the next segment says besides.
     next: Share,
     /// Blocks that could not be read to be written.
@@ -45,7 +51,7 @@ struct Said {
 /// What a segment takes, and spares, by saying what changed in blocks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Share {
-    /// Bytes of records, at most.
+    /// Bytes of records that were not said before, at most.
     said: u64,
     /// Bytes that it would take more if it wrote the blocks, at least.
     spared: u64,
@@ -73,6 +79,12 @@ impl Deltas {
 
     /// A segment writes a block, with all that was said of it, or says that it is gone.
     pub fn written(&mut self, block: InodeBlockNo) {
+        self.forget(block);
+        self.dead_bytes -= self.dead.remove(&block).unwrap_or_default();
+    }
+
+    /// What was said of a block counts no longer.
+    fn forget(&mut self, block: InodeBlockNo) {
         let gone = self.of.remove(&block).unwrap_or_default();
         self.bytes -= gone.bytes;
         self.due.remove(&block);
@@ -107,20 +119,76 @@ impl Deltas {
         self.most = most;
     }
 
-    /// Whether the next segment says what changed in a block, and does not write it: where that takes less than a third, with what
-    /// was said before, and while there is not too much of it. So the segment and the two checkpoints behind it, which say it
-    /// again, take no more than the block (rule 10).
-    pub fn stays(&self, block: InodeBlockNo, b: &InodeBlock) -> bool {
-        b.may_stay() && self.bytes < self.most && self.bytes_of(block) + longest(b) <= b.bytes() / 3
+    /// Inodes may come and go from now on whose blocks are not written.
+    pub fn be_lazy(&mut self) {
+        self.lazy = true;
     }
 
-    /// What the next segment takes and spares by saying what changed in a block.
+    /// Only these inodes of a block live from now on, a bit for each: what was said of others counts no longer.
+    pub fn keep_live(&mut self, block: InodeBlockNo, live: u32) {
+        let Some(said) = self.of.get_mut(&block) else {
+            return;
+        };
+        self.bytes -= said.bytes;
+        said.deltas.retain(|ino, _| live & 1 << slot_of(*ino) != 0);
+        said.bytes = said.deltas.values().map(delta_size).sum();
+        self.bytes += said.bytes;
+        if said.deltas.is_empty() {
+            self.forget(block);
+        }
+    }
+
+    /// So many inodes of a block that stays live no longer.
+    pub fn note_dead(&mut self, block: InodeBlockNo, inodes: u32) {
+        let bytes = u64::from(inodes) * inode::SIZE as u64;
+        let before = match bytes {
+            0 => self.dead.remove(&block),
+            _ => self.dead.insert(block, bytes),
+        };
+        self.dead_bytes = self.dead_bytes + bytes - before.unwrap_or_default();
+    }
+
+    /// What was said of a block.
+    pub fn of_block(&self, block: InodeBlockNo) -> Vec<Delta> {
+        let said = self.of.get(&block).into_iter();
+        said.flat_map(|said| said.deltas.values().cloned())
+            .collect()
+    }
+
+    /// Whether the next segment may say what changed in a block in so many bytes, and not write it: where that takes less than a third,
+    /// with what was said before, and while there is not too much of it. So the segment and the two checkpoints behind it, which
+    /// say it again, take no more than the block (rule 10).
+    pub fn may_say(&self, block: InodeBlockNo, b: &InodeBlock, bytes: impl Fn() -> u64) -> bool {
+        b.may_stay(self.lazy)
+            && self.bytes < self.most
+            && (self.dead_bytes < self.most || b.dead() == 0)
+            && self.bytes_of(block) + bytes() <= b.bytes() / 3
+    }
+
+    /// Whether the next segment says what changed in a block however much that is: as far as it is known without a look at the inodes.
+    fn stays(&self, block: InodeBlockNo, b: &InodeBlock) -> bool {
+        self.may_say(block, b, || longest(b))
+    }
+
+    /// Bytes of records by which the next segment says again what was said of a block that stays: its entry ends that.
+    pub fn said_beside(&self, block: InodeBlockNo, b: &InodeBlock) -> u64 {
+        match b.says_entry() {
+            true => self.bytes_of(block),
+            false => 0,
+        }
+    }
+
+    /// What the next segment takes and spares by saying what changed in a block. Where it may say less than is known here, the block
+    /// counts as written: that is more than the segment and two checkpoints take then.
     pub fn share(&self, block: InodeBlockNo, b: &InodeBlock) -> Share {
         match self.stays(block, b) {
-            true => Share {
-                said: longest(b),
-                spared: b.room() - longest(b),
-            },
+            true => {
+                let said = longest(b);
+                Share {
+                    said,
+                    spared: b.room() - said - self.said_beside(block, b),
+                }
+            }
             false => Share::default(),
         }
     }
@@ -193,7 +261,8 @@ impl Deltas {
         blocks
     }
 
-    /// The bytes of a block as the last segment has it, made of those that stand where its entry says.
+    /// The inodes of a block that live as of the last segment, in the order of their slots, made of what stands where its entry says. One
+    /// that came, and of which nothing was said, is zeros.
     ///
     /// # Errors
     /// [`Corrupt::Missing`]: a segment said something of an inode that is not there.
@@ -203,19 +272,18 @@ impl Deltas {
         entry: &IfileEntry,
         stored: Arc<[u8]>,
     ) -> Result<Arc<[u8]>, Corrupt> {
-        let Some(said) = self.of.get(&block) else {
+        let said = self.of.get(&block);
+        if said.is_none() && entry.live == entry.packed {
             return Ok(stored);
-        };
-        let mut bytes = stored.to_vec();
-        for (ino, delta) in &said.deltas {
-            let at = entry.offset_of(slot_of(*ino));
-            let room = at.and_then(|at| bytes.get_mut(at..at.checked_add(inode::SIZE)?));
-            if !room.is_some_and(|room| delta.apply(room)) {
-                let what = "the inode of which a segment says what changed";
-                return Err(Corrupt::Missing { ino: *ino, what });
-            }
         }
-        Ok(bytes.into())
+        let said = said.into_iter().flat_map(|said| said.deltas.values());
+        match delta::apply_all(entry, &stored, said) {
+            (bytes, misfits) if misfits.is_empty() => Ok(bytes.into()),
+            (_, misfits) => Err(Corrupt::Missing {
+                ino: misfits.first().copied().unwrap_or(Ino(0)),
+                what: "the inode of which a segment says what changed",
+            }),
+        }
     }
 }
 
@@ -250,6 +318,7 @@ mod tests {
                 ..Pointer::NONE
             },
             live: 0b101,
+            packed: 0b101,
             ..IfileEntry::default()
         };
         let bytes = [inode(32, 1, 1).encode(), inode(34, 1, 1).encode()].concat();
@@ -312,6 +381,24 @@ mod tests {
         assert_eq!(deltas.to_write(9), [block]);
         deltas.written(block);
         assert_eq!(deltas.to_write(9), []);
+    }
+
+    /// What is dead in blocks that stay is room that nobody gets.
+    #[test]
+    fn no_more_dies_in_blocks_that_stay_than_may_be_said() {
+        let (entry, stored) = block_of_two();
+        let mut b = InodeBlock::new(entry, Some(stored));
+        b.go(2, false);
+        let mut deltas = Deltas::default();
+        deltas.be_lazy();
+        deltas.keep_to(1024);
+        let stays = |deltas: &Deltas| deltas.may_say(InodeBlockNo(1), &b, || 0);
+        deltas.note_dead(InodeBlockNo(7), 1);
+        assert!(stays(&deltas));
+        deltas.note_dead(InodeBlockNo(7), 2);
+        assert!(!stays(&deltas));
+        deltas.written(InodeBlockNo(7));
+        assert!(stays(&deltas));
     }
 
     #[test]

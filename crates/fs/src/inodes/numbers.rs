@@ -109,10 +109,7 @@ impl Inodes {
     pub fn take_number(&mut self, dir: Ino, node: Node) -> Result<(), Stop> {
         let (ino, beside) = (node.inode.ino, beside(dir, node.inode.mode & mode::TYPE));
         let block = block_of(ino);
-        self.change_block(block, |b| {
-            b.set_live(slot_of(ino), true);
-            b.touch();
-        })?;
+        self.change_block(block, |b| b.come(slot_of(ino)))?;
         if block >= self.totals.next_block {
             self.totals.next_block = InodeBlockNo(block.0 + 1);
         }
@@ -127,10 +124,8 @@ impl Inodes {
 
     /// Gives a number back; the inode's block must be loaded.
     pub fn give_back(&mut self, ino: Ino) -> Result<(), Stop> {
-        self.change_block(block_of(ino), |b| {
-            b.set_live(slot_of(ino), false);
-            b.touch();
-        })?;
+        let changed = self.get(ino).is_some_and(Node::is_dirty);
+        self.change_block(block_of(ino), |b| b.go(slot_of(ino), changed))?;
         self.totals.live = self.totals.live.saturating_sub(1);
         self.nodes.remove(&ino);
         self.hints.remove(&ino);

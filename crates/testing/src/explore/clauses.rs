@@ -264,6 +264,16 @@ pub const CLAUSES: &[Clause] = &[
         "16: a delta counts though its block was written behind it",
         changed_then_written,
     ),
+    explored(
+        "entry-drops",
+        "16: an entry of a block ends what was said of it, and what still counts is not said again",
+        changed_then_left,
+    ),
+    explored(
+        "entry-unsaid",
+        "16: nothing says that an inode went whose block stays",
+        changed_then_left,
+    ),
     tested(
         "delta-left-behind",
         "16: a block that moves is copied as it is, without its deltas",
@@ -874,9 +884,18 @@ fn changed_before_a_checkpoint() -> Directed {
     with_deltas([chmod(0o600), put(B, 2), WRITTEN, Op::Checkpoint, Op::Sync])
 }
 
-/// A file changes, and then its block, since another file goes.
+/// A file changes, and then its block is written, since most of its files go.
 fn changed_then_written() -> Directed {
-    with_deltas([chmod(0o600), WRITTEN, chmod(0o640), unlink(B), Op::Sync])
+    let gone = (0..8).map(|i| unlink(700 + i));
+    let last = [chmod(0o600), WRITTEN, chmod(0o640)]
+        .into_iter()
+        .chain(gone);
+    with_deltas(last.chain([Op::Sync]).collect::<Vec<_>>())
+}
+
+/// A file changes, and then another one goes, whose block stays.
+fn changed_then_left() -> Directed {
+    with_deltas([chmod(0o600), WRITTEN, unlink(B), Op::Sync])
 }
 
 // ---- rule 9 ----------------------------------------------------------------------------------------------------------

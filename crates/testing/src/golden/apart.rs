@@ -29,7 +29,7 @@ pub(super) fn make() -> Made<Image> {
     volume.sync()?;
     volume.upkeep().checkpoint()?;
     made.pass();
-    // Another block is written, since an inode of it goes.
+    // An inode of another block goes.
     made.write(files[38], 0, &text("gone", 700))?;
     volume.sync()?;
     volume.unlink(dir, b"file 39")?;

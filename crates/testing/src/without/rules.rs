@@ -203,6 +203,14 @@ impl Rules for Broken {
         self.without.only_with("delta-left-behind", true)
     }
 
+    fn says_deltas_again(&self) -> bool {
+        self.without.only_with("entry-drops", true)
+    }
+
+    fn says_entries(&self) -> bool {
+        self.without.only_with("entry-unsaid", true)
+    }
+
     fn durable_recorded(&self, durable: Ssn) -> Ssn {
         self.said.store(durable.0, Ordering::Relaxed);
         self.without.choose("no-durable", durable, Ssn(0))

@@ -110,7 +110,7 @@ impl Builder {
         let mut entry = self.inode_block(1);
         entry.pointer.birth = Ssn(3);
         entry.ssn = Ssn(3);
-        (entry.live, entry.orphan) = (old.live, old.orphan);
+        (entry.live, entry.packed, entry.orphan) = (old.live, old.packed, old.orphan);
         let body = std::mem::take(&mut self.body);
         let end = self.body_at.take().unwrap().next_multiple_of(UNIT_FRAGS);
         let mut records = vec![

@@ -141,6 +141,7 @@ impl Builder {
         let mut entry = IfileEntry {
             pointer,
             live: 0,
+            packed: 0,
             orphan: 0,
             ssn: Ssn(1),
         };
@@ -150,6 +151,7 @@ impl Builder {
                 entry.orphan |= 1 << slot_of(inode.ino);
             }
         }
+        entry.packed = entry.live;
         entry
     }
 }

@@ -672,7 +672,8 @@ fn new_files_go_into_tracks_with_the_segment_that_first_writes_them() {
         read(volume, dir, &name(1)).unwrap()
     });
     assert_eq!(read, content(1));
-    assert!(reads <= 10, "{reads} reads");
+    // The block of its inode stays where it was written first, away from those of others.
+    assert!(reads <= 11, "{reads} reads");
     place(stand.volume(), dir, Placement::Hash);
     assert_eq!(check(&stand), 160);
 }
