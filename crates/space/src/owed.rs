@@ -5,6 +5,7 @@ use crate::range_map::{Piece, RangeMap};
 use loamfs_format::inode::Inode;
 use loamfs_format::{Extent, FragAddr, GroupNo, Ino};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 /// Files that came to be written back with what they have are known up to so many, until somebody has looked at them.
 const ENTERED_MAX: usize = 4096;
@@ -114,9 +115,10 @@ impl Owed {
         }
     }
 
-    /// Such a file, and the block from which what it has is to be looked for.
-    pub fn entered(&self) -> Option<(Ino, u64)> {
-        let first = self.entered.first_key_value()?;
+    /// The first such file behind another one, or of all, and the block from which what it has is to be looked for.
+    pub fn entered_behind(&self, behind: Option<Ino>) -> Option<(Ino, u64)> {
+        let from = behind.map_or(Bound::Unbounded, Bound::Excluded);
+        let first = self.entered.range((from, Bound::Unbounded)).next()?;
         Some((*first.0, *first.1))
     }
 
@@ -268,7 +270,7 @@ mod tests {
         for ino in 0..ENTERED_MAX as u64 + 1 {
             owed.enter(Ino(ino));
         }
-        while let Some((ino, _)) = owed.entered() {
+        while let Some((ino, _)) = owed.entered_behind(None) {
             assert!(!owed.is_known());
             owed.look_on(ino, None);
         }

@@ -40,6 +40,8 @@ const SHORT: u64 = 3;
 pub(super) struct Owing {
     /// The first group that was not looked through.
     looked: u32,
+    /// The last file that was on its way when it was to be looked at: those behind it come first.
+    flew: Option<Ino>,
     /// Ticks in a row at which nobody had asked for anything.
     quiet: u32,
     /// Files that are gone through, the next one first, and the block of it that is next.
@@ -94,7 +96,7 @@ impl Upkeep<'_> {
         let asked = engine.tally.asked();
         let waiting = || engine.turns.wait_to_seal.load(Ordering::Relaxed) > 0;
         let ends = || engine.tally.asked() != asked || waiting();
-        let looked = engine.look_at_entered();
+        let looked = engine.look_at_entered(&mut owing);
         let looked = looked.and_then(|()| engine.look_for_owed(&mut owing));
         let paid = looked.and_then(|()| {
             if is_short(&mut engine.core(), SHORT) {
@@ -206,15 +208,17 @@ fn is_short(core: &mut Core, parts: u64) -> bool {
 }
 
 impl Engine {
-    /// Notes what files have on fast devices that came to be written back.
-    fn look_at_entered(&self) -> Result<(), Error> {
+    /// Notes what files have on fast devices that came to be written back. Who looks at what is on its way misses it: such a file
+    /// is passed over, and comes again once all others were looked at.
+    fn look_at_entered(&self, owing: &mut Owing) -> Result<(), Error> {
         for _ in 0..LOOKS {
-            let Some((ino, from)) = self.core().space.owed().entered() else {
+            let entered = self.core().space.owed().entered_behind(owing.flew);
+            let Some((ino, from)) = entered else {
+                owing.flew = None;
                 break;
             };
             match self.run(|core| look_from(core, ino, from)) {
-                // Who looks at what is on its way misses it: later.
-                Ok(Look::Flies) => break,
+                Ok(Look::Flies) => owing.flew = Some(ino),
                 Ok(Look::Next(next)) => self.core().space.owed_mut().look_on(ino, next),
                 Err(Error::ReadOnly) => return Err(Error::ReadOnly),
                 Err(error) => {
@@ -336,5 +340,72 @@ impl Engine {
             }
         }
         Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::Owing;
+    use crate::fixture::file;
+    use crate::{Env, MkfsOptions, OpenOptions, Volume, mkfs};
+    use loamfs_device::{Device, FaultyDevice, MemoryDevice, Op, Request};
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc::channel;
+    use std::sync::{Arc, mpsc};
+    use std::thread;
+
+    /// A volume of which the next write waits once it was asked to: it says so, and goes on when it is told.
+    fn held() -> (
+        Volume,
+        Arc<AtomicBool>,
+        mpsc::Receiver<()>,
+        mpsc::Sender<()>,
+    ) {
+        let memory: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
+        mkfs(&memory, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
+        let ((begun, begins), (go, goes)) = (channel(), channel());
+        let holds = Arc::new(AtomicBool::new(false));
+        let hold = Arc::clone(&holds);
+        let plan = move |request: &Request| {
+            if request.op == Op::Write && hold.swap(false, Ordering::SeqCst) {
+                begun.send(()).unwrap();
+                goes.recv().unwrap();
+            }
+            None
+        };
+        let device = Arc::new(FaultyDevice::with_plan(memory, plan));
+        let volume = Volume::open(device, &OpenOptions::default(), Env::fixed(2)).unwrap();
+        (volume, holds, begins, go)
+    }
+
+    /// Nothing behind a file that was always on its way was owed.
+    #[test]
+    fn a_file_that_is_on_its_way_keeps_nobody_from_looking_at_others() {
+        let (volume, holds, begins, go) = held();
+        let inos = [b"a", b"b", b"c"].map(|name| file(&volume, name));
+        for ino in &inos[1..] {
+            volume.write(*ino, 0, &[7; 128 << 10]).unwrap();
+        }
+        volume.sync().unwrap();
+        volume.write(inos[0], 0, &[8; 128 << 10]).unwrap();
+        for ino in inos {
+            volume.core().space.owed_mut().enter(ino);
+        }
+        let entered = |behind| volume.core().space.owed().entered_behind(behind);
+        let mut owing = Owing::default();
+        thread::scope(|scope| {
+            holds.store(true, Ordering::SeqCst);
+            let written = scope.spawn(|| volume.fsync(inos[0], false));
+            begins.recv().unwrap();
+            let looked = volume.engine.look_at_entered(&mut owing);
+            let left = [entered(None), entered(Some(inos[0]))];
+            go.send(()).unwrap();
+            written.join().unwrap().unwrap();
+            looked.unwrap();
+            assert_eq!(left, [Some((inos[0], 0)), None]);
+        });
+        volume.engine.look_at_entered(&mut owing).unwrap();
+        assert_eq!(entered(None), None);
     }
 }
