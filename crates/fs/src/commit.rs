@@ -256,7 +256,7 @@ impl Commit<'_> {
         self.core.inodes.sealed();
         let most = self.core.budget().deltas_most();
         self.core.inodes.deltas_mut().keep_to(most);
-        self.core.pending.sealed();
+        self.core.pending.sealed(header.ssn);
         self.core.tracks.forget();
         self.core.writeback.clear_barrier();
     }

@@ -1,6 +1,8 @@
 //! What waits for the next segment besides blocks and inodes (L7, H11).
 
+use loamfs_format::Ssn;
 use loamfs_format::summary::Record;
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// What the next segment says besides its blocks, and since when it is due.
@@ -11,6 +13,8 @@ pub(crate) struct Pending {
     small_bytes: u64,
     /// When the oldest change that is not sealed was made.
     since: Option<Duration>,
+    /// Segments with changes that are not known durable, and when the oldest of these was made.
+    sealed: VecDeque<(Ssn, Duration)>,
     /// Whether much of what may wait does: time for a commit, before an operation has to wait.
     pressed: bool,
 }
@@ -56,6 +60,11 @@ impl Pending {
         self.since
     }
 
+    /// When the oldest change was made that is not known durable: it waits for a segment, or for the flush behind one.
+    pub fn undurable_since(&self) -> Option<Duration> {
+        self.sealed.front().map(|(_, since)| *since).or(self.since)
+    }
+
     /// Notes whether much of what may wait does wait.
     pub fn press(&mut self, pressed: bool) {
         self.pressed |= pressed;
@@ -72,8 +81,18 @@ impl Pending {
     }
 
     /// The segment was sealed.
-    pub fn sealed(&mut self) {
+    pub fn sealed(&mut self, ssn: Ssn) {
         self.small_bytes = 0;
-        self.since = None;
+        let since = self.since.take();
+        self.sealed.extend(since.map(|since| (ssn, since)));
+    }
+
+    /// Segments are durable up to this one.
+    pub fn flushed(&mut self, durable: Ssn) {
+        while let Some((ssn, _)) = self.sealed.front()
+            && *ssn <= durable
+        {
+            self.sealed.pop_front();
+        }
     }
 }

@@ -39,21 +39,12 @@ impl Upkeep<'_> {
         self.find_leftovers();
         engine.tidy_after(LEFTOVERS_STEP);
         self.reserve_places();
-        let (old, unrecorded) = {
+        let is_unrecorded = {
             let core = self.core();
-            let now = core.env.elapsed();
-            let old = core
-                .pending
-                .since()
-                .is_some_and(|since| now.saturating_sub(since) >= engine.commit_age);
-            let unrecorded =
-                core.space.held().frags() > 0 && core.log.recorded() < core.log.durable();
-            (old, unrecorded)
+            core.space.held().frags() > 0 && core.log.recorded() < core.log.durable()
         };
-        if old {
-            // What of large files could not be written waits on, and is the next fsync's error.
-            engine.write_out(Durability::Durable)?;
-        } else if unrecorded && self.core().pending.since().is_none() {
+        let committed = engine.commit_by_age()?;
+        if !committed && is_unrecorded && self.core().pending.since().is_none() {
             engine.sealer().say_durable()?;
         }
         let settles = engine.sweeper().settle_in_time()?;
@@ -276,9 +267,46 @@ fn finish(engine: &Engine, ino: Ino) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use crate::OpenOptions;
-    use crate::fixture::volume;
-    use loamfs_device::Buffer;
+    use crate::env::ManualClock;
+    use crate::fixture::{file, volume};
+    use crate::{Env, MkfsOptions, OpenOptions, Volume, mkfs};
+    use loamfs_device::{Buffer, Device, MemoryDevice};
+    use std::sync::Arc;
+
+    /// A clock, and a volume that goes by it.
+    fn clocked() -> (Arc<ManualClock>, Volume) {
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
+        let options = MkfsOptions {
+            deltas: true,
+            ..MkfsOptions::default()
+        };
+        mkfs(&device, &options, &Env::fixed(1)).unwrap();
+        let clock = Arc::new(ManualClock::new(1));
+        let env = Env::seeded(clock.clone(), 2);
+        let volume = Volume::open(device, &OpenOptions::default(), env).unwrap();
+        (clock, volume)
+    }
+
+    /// Who had too much in memory committed it without a flush. If that was the last change, none ever came.
+    #[test]
+    fn what_was_committed_to_make_room_in_memory_is_flushed_by_age() {
+        let (clock, volume) = clocked();
+        let inos: Vec<_> = (0..30).map(|n| file(&volume, &[b'a' + n])).collect();
+        volume.sync().unwrap();
+        // What waits for a segment to say that it is free has one flushed, too. A first write frees nothing, and its inode is a delta.
+        for _ in 0..4 {
+            volume.upkeep().tick().unwrap();
+        }
+        volume.write(inos[7], 0, &[7; 128 << 10]).unwrap();
+        clock.advance(3_000_000_000);
+        volume.engine.relieve().unwrap();
+        let sealed = volume.core().log.tail().ssn;
+        volume.upkeep().tick().unwrap();
+        assert!(volume.core().log.durable() < sealed);
+        clock.advance(2_000_000_000);
+        volume.upkeep().tick().unwrap();
+        assert!(volume.core().log.durable() >= sealed);
+    }
 
     #[test]
     fn memory_goes_back_when_nothing_is_written_any_more() {

@@ -99,6 +99,22 @@ impl Engine {
         Ok(unwritten)
     }
 
+    /// Commits everything that waits once the oldest change that is not durable is old enough. Whether that was so. It may be in a
+    /// segment that was written, but not flushed, for want of room in memory.
+    pub(super) fn commit_by_age(&self) -> Result<bool, Error> {
+        let is_due = {
+            let core = self.core();
+            let since = core.pending.undurable_since();
+            let now = core.env.elapsed();
+            since.is_some_and(|since| now.saturating_sub(since) >= self.commit_age)
+        };
+        if is_due {
+            // What of large files could not be written waits on, and is the next fsync's error.
+            self.write_out(Durability::Durable)?;
+        }
+        Ok(is_due)
+    }
+
     /// Flushes the device. After one that failed none is trusted again, whatever it was for: anything that was written
     /// before may be lost, and a later one would not tell (rule 12). Nor would one that was under way meanwhile.
     pub(crate) fn flush_device(&self) -> Result<(), Error> {
@@ -233,6 +249,8 @@ impl Sealer<'_> {
         self.flush_device()?;
         let mut core = self.core();
         core.log.flushed(prefix);
+        let durable = core.log.durable();
+        core.pending.flushed(durable);
         core.releasing().after(Step::Flushed);
         Ok(())
     }

@@ -184,6 +184,8 @@ impl Engine {
         }
         let moved = pieces.chunks(PIECES).try_for_each(|pieces| {
             self.let_others_seal();
+            // The clock, which does both, is here until all of it is moved.
+            self.commit_by_age()?;
             self.sealer().move_pieces(pieces)
         });
         let sealer = self.sealer();
@@ -260,11 +262,13 @@ impl Sealer<'_> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::env::{Clock, ManualClock};
     use crate::reclaim::BATCH_MAX;
     use crate::{Env, Ino, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, mkfs};
-    use loamfs_device::{Device, MemoryDevice};
+    use loamfs_device::{Device, FaultyDevice, MemoryDevice, Op, Request};
     use loamfs_format::group::Role;
-    use std::sync::Arc;
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
 
     fn make(volume: &Volume, name: &str, number: usize, bytes: usize) -> Ino {
         let name = format!("{name}{number}");
@@ -381,6 +385,52 @@ mod tests {
         let (groups, pieces) = begun.unwrap();
         assert!(!groups.is_empty() && !pieces.is_empty());
         pieces
+    }
+
+    /// A change waited for its commit as long as a batch of groups took.
+    #[test]
+    fn commits_by_age_come_between_the_steps_of_a_batch() {
+        const SECOND: u64 = 1_000_000_000;
+        let memory: Arc<dyn Device> = Arc::new(MemoryDevice::new(128 << 20));
+        // Whole blocks of inodes, so that there is much to write.
+        let options = MkfsOptions {
+            deltas: false,
+            ..MkfsOptions::default()
+        };
+        mkfs(&memory, &options, &Env::fixed(1)).unwrap();
+        let clock = Arc::new(ManualClock::new(1));
+        let flushes = Arc::new(Mutex::new(None));
+        let (ticks, noted) = (Arc::clone(&clock), Arc::clone(&flushes));
+        // Each write takes a second; when the first flush comes is noted.
+        let plan = move |request: &Request| {
+            match request.op {
+                Op::Write => ticks.advance(SECOND),
+                Op::Flush => drop(noted.lock().unwrap().get_or_insert(ticks.elapsed())),
+                _ => {}
+            }
+            None
+        };
+        let device = Arc::new(FaultyDevice::with_plan(memory, plan));
+        let env = Env::seeded(clock.clone(), 2);
+        let volume = Volume::open(device, &OpenOptions::default(), env).unwrap();
+        for number in 0..10_000 {
+            make(&volume, "small", number, 6_000);
+        }
+        for number in (0..10_000).filter(|number| number % 2 != 0) {
+            remove(&volume, "small", number);
+        }
+        let ino = make(&volume, "changed", 0, 6_000);
+        volume.sync().unwrap();
+        volume.write(ino, 0, &[1; 6_000]).unwrap();
+        *flushes.lock().unwrap() = None;
+        let began = clock.elapsed();
+        let limit = CostLimit::LessFull(60);
+        let groups = volume.engine.empty_some(limit, u64::MAX, Spared::NONE);
+        let took = clock.elapsed() - began;
+        assert_eq!(groups.unwrap().len(), BATCH_MAX);
+        assert!(took > Duration::from_secs(20), "{took:?}");
+        let first = flushes.lock().unwrap().unwrap() - began;
+        assert!(first < Duration::from_secs(12), "{first:?} of {took:?}");
     }
 
     #[test]
