@@ -40,11 +40,7 @@ pub const DELTA_MAX: usize = size_of::<RawDelta>() + SIZE;
 impl Delta {
     /// What makes `new` of `old`, two forms of an inode; `None` if they are alike, or are not of one inode.
     pub fn between(old: &[u8], new: &[u8]) -> Option<Delta> {
-        let (ino, generation, before) = inode::state_of(old)?;
-        let (new_ino, new_generation, _) = inode::state_of(new)?;
-        if (ino, generation) != (new_ino, new_generation) {
-            return None;
-        }
+        let (ino, generation, before) = inode::state_of(old).filter(|_| is_of_one(old, new))?;
         let words = changed_words(old, new).filter(|words| !words.is_empty())?;
         Some(Delta {
             ino,
@@ -52,6 +48,14 @@ impl Delta {
             before,
             words,
         })
+    }
+
+    /// What makes `new` of `old`, or of nothing where that is of another inode, or of none; `None` if they are alike.
+    pub fn from_slot(old: &[u8], new: &[u8]) -> Option<Delta> {
+        match is_of_one(old, new) {
+            true => Delta::between(old, new),
+            false => Delta::whole(new),
+        }
     }
 
     /// What makes `new` of nothing; `None` if that is no inode.
@@ -70,8 +74,9 @@ impl Delta {
         self.words.iter().any(|(number, _)| *number == 0)
     }
 
-    /// Bytes of the payload of what makes `new` of `old`, at most, if `open` words, a bit for each, may become anything.
+    /// Bytes of the payload of [`Delta::from_slot`], at most, if `open` words, a bit for each, may become anything.
     pub fn bytes_most(old: &[u8], new: &[u8], open: u64) -> usize {
+        let old = if is_of_one(old, new) { old } else { &[0; SIZE] };
         let both = (0u32..).zip(old.chunks_exact(WORD).zip(new.chunks_exact(WORD)));
         let may_change = both.filter(|(number, (old, new))| old != new || open >> number & 1 != 0);
         size_of::<RawDelta>() + may_change.count() * WORD
@@ -181,6 +186,12 @@ impl Delta {
     }
 }
 
+/// Whether two forms are of one inode.
+fn is_of_one(old: &[u8], new: &[u8]) -> bool {
+    let identity = |bytes| inode::state_of(bytes).map(|(ino, generation, _)| (ino, generation));
+    identity(old).is_some_and(|of| identity(new) == Some(of))
+}
+
 /// The words of `new` that are others in `old`, by number.
 fn changed_words(old: &[u8], new: &[u8]) -> Option<Vec<(u8, [u8; WORD])>> {
     let old = old.chunks_exact(WORD);
@@ -192,12 +203,12 @@ fn changed_words(old: &[u8], new: &[u8]) -> Option<Vec<(u8, [u8; WORD])>> {
 }
 
 /// The inodes that live in a block, packed in the order of their slots: as the block has them, `stored`, and as segments said since. An
-/// inode that came, and of which nothing is said, is zeros. Beside them the inodes of which something was said that does not fit.
+/// inode that came, and of which nothing is said, is zeros. Beside them the first inode of which something was said that does not fit.
 pub fn apply_all<'d>(
     entry: &IfileEntry,
     stored: &[u8],
     deltas: impl IntoIterator<Item = &'d Delta>,
-) -> (Vec<u8>, Vec<Ino>) {
+) -> (Vec<u8>, Option<Ino>) {
     let mut bytes = vec![0; entry.live.count_ones() as usize * SIZE];
     for slot in (0..32).filter(|slot| entry.live & 1 << slot != 0) {
         let old = entry
@@ -209,15 +220,15 @@ pub fn apply_all<'d>(
             room.copy_from_slice(old);
         }
     }
-    let mut misfits = Vec::new();
+    let mut misfit = None;
     for delta in deltas {
         let at = offset_in(entry.live, slot_of(delta.ino));
         let room = at.and_then(|at| bytes.get_mut(at..at + SIZE));
         if !room.is_some_and(|room| delta.apply(room)) {
-            misfits.push(delta.ino);
+            misfit = misfit.or(Some(delta.ino));
         }
     }
-    (bytes, misfits)
+    (bytes, misfit)
 }
 
 #[cfg(test)]

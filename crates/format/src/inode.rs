@@ -437,7 +437,7 @@ const fn words(at: usize, len: usize) -> u64 {
 
 /// Which state of which inode some bytes are: its number, its generation, and the segment that changed it last; `None` if they are
 /// too few or too many.
-pub fn state_of(bytes: &[u8]) -> Option<(Ino, u32, Ssn)> {
+pub(crate) fn state_of(bytes: &[u8]) -> Option<(Ino, u32, Ssn)> {
     let raw = RawInode::ref_from_bytes(bytes).ok()?;
     let (ino, generation) = (Ino(raw.ino.get()), raw.generation.get());
     Some((ino, generation, Ssn(raw.ssn.get())))

@@ -509,7 +509,7 @@ pub const ROLE_SIZE: u64 = (size_of::<RecordHead>() + 4) as u64;
 /// Bytes of the longest [`Record::Delta`] record.
 pub const DELTA_SIZE_MAX: u64 = (size_of::<RecordHead>() + DELTA_MAX) as u64;
 
-/// Bytes of the [`Record::Delta`] record of what makes `new` of `old`, at most, if `open` words may become anything.
+/// Bytes of the [`Record::Delta`] record of [`Delta::from_slot`], at most, if `open` words may become anything.
 pub fn delta_size_most(old: &[u8], new: &[u8], open: u64) -> u64 {
     (size_of::<RecordHead>() + Delta::bytes_most(old, new, open)) as u64
 }

@@ -197,7 +197,7 @@ impl Node {
         done
     }
 
-    /// Bytes of the record that says what changed in it since it was `stored`, at most.
+    /// Bytes of the record that says what changed in it since its slot was `stored`, at most.
     fn longest_delta(&self, stored: &[u8]) -> u64 {
         let new = match self.small {
             // A pointer comes in the place of what is there.
@@ -248,12 +248,6 @@ pub(crate) struct Inodes {
     nodes_max: usize,
     /// How many more there were at the last look that could not go.
     busy: usize,
-}
-
-/// Whether these bytes are of an inode in some state, and not of one that had its number before.
-fn is_of(bytes: &[u8], inode: &Inode) -> bool {
-    let of = inode::state_of(bytes);
-    of.is_some_and(|(ino, generation, _)| (ino, generation) == (inode.ino, inode.generation))
 }
 
 /// What cannot be.
@@ -320,25 +314,17 @@ impl Inodes {
         blocks.filter(|(_, b)| b.is_dirty())
     }
 
-    /// Whether the next segment says what changed in a block, and does not write it.
-    pub fn stays(&self, block: InodeBlockNo, b: &InodeBlock) -> bool {
-        let changes = || self.longest_changes(block, b);
-        self.deltas.may_say(block, b, changes)
-    }
-
-    /// Bytes of the records by which the next segment says what changed in a block, and what it says again, at most.
-    pub fn longest_deltas(&self, block: InodeBlockNo, b: &InodeBlock) -> u64 {
-        self.longest_changes(block, b) + self.deltas.said_beside(block, b)
-    }
-
-    fn longest_changes(&self, block: InodeBlockNo, b: &InodeBlock) -> u64 {
+    /// Bytes of the records by which the next segment says what changed in a block, and what it says again, at most; `None` if it
+    /// writes the block.
+    pub fn longest_deltas(&self, block: InodeBlockNo, b: &InodeBlock) -> Option<u64> {
+        let most = self.deltas.may_say(block, b)?;
         let changed = b.inos(block).filter_map(|ino| self.get(ino));
         let longest = changed.filter(|node| node.dirty).map(|node| {
             let old = b.sealed_inode(slot_of(node.inode.ino));
-            let old = old.filter(|old| is_of(old, &node.inode));
-            node.longest_delta(old.unwrap_or(&[0; inode::SIZE]))
+            node.longest_delta(old.unwrap_or_default())
         });
-        longest.sum()
+        let longest: u64 = longest.sum();
+        (longest <= most).then(|| longest + self.deltas.said_beside(block, b))
     }
 
     /// Bytes of the longest inode block in memory.

@@ -48,18 +48,19 @@ fn assert_changed(volume: &Volume, files: &[Ino], mode: u32) {
     }
 }
 
-/// Bytes that a sync writes behind which one file of each inode block has changed.
-fn cost(deltas: bool) -> u64 {
+/// Bytes that a change of these files writes, with its sync.
+fn cost(deltas: bool, change: impl Fn(&Volume, &[Ino])) -> u64 {
     let device = made_with(64 << 20, deltas);
     let volume = open(&device);
     let files = filled(&volume);
     let before = device.counters().total().write_bytes;
-    touch(&volume, &files, 0o640);
+    change(&volume, &files);
     device.counters().total().write_bytes - before
 }
 
 #[test]
 fn a_change_of_an_inode_writes_no_block_of_inodes() {
+    let cost = |deltas| cost(deltas, |volume, files| touch(volume, files, 0o640));
     let (apart, whole) = (cost(true), cost(false));
     assert!(whole >= 6 * (16 << 10), "{whole}");
     assert!(apart <= 16 << 10, "{apart}");
@@ -206,18 +207,15 @@ fn a_block_is_written_once_checkpoints_have_said_much_of_it_again() {
 }
 
 /// Removes one file of each inode block, and makes as many others.
-fn exchange(volume: &Volume, round: usize) -> Vec<Ino> {
-    let turn = |i: usize| {
+fn exchange(volume: &Volume, round: usize) {
+    for i in 0..FILES / 32 {
         let old = format!("file{}", i * 32 + round);
         volume.unlink(ROOT_INO, old.as_bytes()).unwrap();
         let new = format!("new{round}-{i}");
         let ino = volume.create(ROOT_INO, new.as_bytes(), &NEW).unwrap().ino;
         volume.write(ino, 0, new.as_bytes()).unwrap();
-        ino
-    };
-    let made = (0..FILES / 32).map(turn).collect();
+    }
     volume.sync().unwrap();
-    made
 }
 
 /// The volume has just what [`exchange`] left after so many rounds, and a check finds no fault with it.
@@ -240,19 +238,10 @@ fn assert_exchanged(device: &Arc<dyn Device>, volume: &Volume, rounds: usize) {
     assert!(report.problems.is_empty(), "{:?}", report.problems);
 }
 
-/// Bytes that a sync writes behind which a file of each inode block went, and others came.
-fn cost_of_exchange(deltas: bool) -> u64 {
-    let device = made_with(64 << 20, deltas);
-    let volume = open(&device);
-    filled(&volume);
-    let before = device.counters().total().write_bytes;
-    exchange(&volume, 0);
-    device.counters().total().write_bytes - before
-}
-
 #[test]
 fn an_inode_that_comes_or_goes_has_no_block_written() {
-    let (apart, whole) = (cost_of_exchange(true), cost_of_exchange(false));
+    let cost = |deltas| cost(deltas, |volume, _| exchange(volume, 0));
+    let (apart, whole) = (cost(true), cost(false));
     assert!(whole >= 6 * (15 << 10), "{whole}");
     // The directory takes a few nodes.
     assert!(apart <= 40 << 10, "{apart}");

@@ -121,10 +121,8 @@ impl Volume<'_> {
     ) -> Result<Vec<u8>, BlockFault> {
         let said = self.state().deltas.get(&block.0).into_iter().flatten();
         match delta::apply_all(entry, stored, said) {
-            (bytes, misfits) if misfits.is_empty() || self.state().skips_deltas => Ok(bytes),
-            (_, misfits) => Err(BlockFault::Delta {
-                ino: misfits.first().copied().unwrap_or(Ino(0)),
-            }),
+            (_, Some(ino)) if !self.state().skips_deltas => Err(BlockFault::Delta { ino }),
+            (bytes, _) => Ok(bytes),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The IFILE, put together from what is left of it and from what was seen elsewhere.
 
 use super::Findings;
-use super::places::{at_its_place, is_sound, places, with_those_that_came};
+use super::places::{at_its_place, is_sound, places, sound};
 use super::sightings::{By, Sighting, Sightings};
 use crate::Volume;
 use crate::reader::gaps;
@@ -192,11 +192,8 @@ impl Index {
             }
             let (named, bare): (Vec<_>, Vec<_>) =
                 seen.of(block).into_iter().partition(|s| s.by != By::Itself);
-            let seen = named.into_iter().chain(bare);
-            let found = seen
-                .map(|s| (s.by, with_those_that_came(volume, block, s.entry)))
-                .find(|(_, entry)| is_sound(volume, block, entry));
-            match found {
+            let mut seen = named.into_iter().chain(bare);
+            match seen.find_map(|s| Some((s.by, sound(volume, block, s.entry)?))) {
                 Some((by, entry)) => {
                     findings.unverified += u64::from(by == By::Itself);
                     let as_of = known.by_sight(entry.pointer.birth);

@@ -117,16 +117,21 @@ pub(super) fn at_its_place(
     here.map(|s| (s.by, s.entry))
         .filter(|(_, entry)| entry.ssn < base)
         .chain(at_place(volume, block, extent).map(|entry| (By::Itself, entry)))
-        .map(|(by, entry)| (by, with_those_that_came(volume, block, entry)))
-        .find(|(_, entry)| is_sound(volume, block, entry))
+        .find_map(|(by, entry)| Some((by, sound(volume, block, entry)?)))
 }
 
-/// An entry that the IFILE may have had: of inodes that came since the block was written, those of which the log says all.
-pub(super) fn with_those_that_came(
+/// An entry that the IFILE may have had, with the inodes that came since, if the block has what it says.
+pub(super) fn sound(
     volume: &Volume<'_>,
     block: InodeBlockNo,
     entry: IfileEntry,
-) -> IfileEntry {
+) -> Option<IfileEntry> {
+    let entry = with_those_that_came(volume, block, entry);
+    is_sound(volume, block, &entry).then_some(entry)
+}
+
+/// An entry that the IFILE may have had: of inodes that came since the block was written, those of which the log says all.
+fn with_those_that_came(volume: &Volume<'_>, block: InodeBlockNo, entry: IfileEntry) -> IfileEntry {
     let said = volume.state().deltas.get(&block.0).into_iter().flatten();
     let came = said.filter(|delta| delta.is_whole());
     let came = came.fold(0, |came, delta| came | 1 << slot_of(delta.ino()));
@@ -147,11 +152,7 @@ pub(super) fn is_sound(volume: &Volume<'_>, block: InodeBlockNo, entry: &IfileEn
 }
 
 /// The block that should be at a place, if what is there looks like it.
-pub(super) fn at_place(
-    volume: &Volume<'_>,
-    block: InodeBlockNo,
-    extent: Extent,
-) -> Option<IfileEntry> {
+fn at_place(volume: &Volume<'_>, block: InodeBlockNo, extent: Extent) -> Option<IfileEntry> {
     let sb = volume.superblock();
     let bytes = volume.io().bytes(extent)?.min(4 * u64::from(UNIT_SIZE));
     let bytes = volume.io().read(extent.start, bytes as usize).ok()?;

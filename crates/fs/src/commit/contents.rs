@@ -34,7 +34,9 @@ pub(super) struct Contents {
     pub inode_blocks: Vec<InodeBlockNo>,
     /// Inode blocks that stay where they are, and of which the summary says what changed.
     pub apart: Vec<InodeBlockNo>,
-    /// Bytes of what it says, at most.
+    /// Of how many of these it says the entry.
+    pub entries: u64,
+    /// Bytes of what it says of their inodes, at most.
     pub deltas: u64,
     pub trees: Vec<(TreeOf, usize)>,
     pub data: Vec<Item>,
@@ -96,16 +98,18 @@ impl Contents {
 
     /// What fills whole units comes first, so that it leaves holes of whole units once it is superseded.
     fn add_inode_blocks(&mut self, g: &Geometry, inodes: &Inodes) {
-        let (apart, whole): (Vec<_>, Vec<_>) = inodes
-            .dirty_blocks()
-            .partition(|(block, b)| inodes.stays(*block, b));
-        for (block, b) in apart {
-            self.apart.push(block);
-            self.deltas += inodes.longest_deltas(block, b);
+        let mut sized: Vec<(InodeBlockNo, u32)> = Vec::new();
+        for (block, b) in inodes.dirty_blocks() {
+            match inodes.longest_deltas(block, b) {
+                Some(bytes) => {
+                    self.apart.push(block);
+                    self.entries += u64::from(b.says_entry());
+                    self.deltas += bytes;
+                }
+                None if b.live() != 0 => sized.push((block, g.frags_for(b.bytes()) as u32)),
+                None => {}
+            }
         }
-        let whole = whole.into_iter().filter(|(_, b)| b.live() != 0);
-        let sized = whole.map(|(block, b)| (block, g.frags_for(b.bytes()) as u32));
-        let mut sized: Vec<(InodeBlockNo, u32)> = sized.collect();
         sized.sort_by_key(|(_, frags)| !u64::from(*frags).is_multiple_of(g.unit_frags()));
         for (block, frags) in sized {
             self.inode_blocks.push(block);

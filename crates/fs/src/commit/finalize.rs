@@ -349,19 +349,15 @@ impl Finalizing<'_> {
         let b = self.inodes.block(block).ok_or(VANISHED)?;
         let mut said = Vec::new();
         for (ino, new) in b.inos(block).zip(packed.chunks(inode::SIZE)) {
-            match b.sealed_inode(ifile::slot_of(ino)) {
-                Some(old) if old == new => {}
-                old => said.push(change_of(old, new).ok_or(VANISHED)?),
+            let old = b.sealed_inode(ifile::slot_of(ino)).unwrap_or_default();
+            if old != new {
+                said.push(Delta::from_slot(old, new).ok_or(VANISHED)?);
             }
         }
-        let (dead, entry) = (
-            b.dead(),
-            b.says_entry().then(|| b.entry_apart(self.seal.ssn())),
-        );
+        let entry = b.says_entry().then(|| b.entry_apart(self.seal.ssn()));
         let deltas = self.inodes.deltas_mut();
         if let Some(entry) = &entry {
-            deltas.keep_live(block, entry.live);
-            deltas.note_dead(block, dead);
+            deltas.keep_live(block, entry);
         }
         said.iter()
             .for_each(|delta| deltas.put(delta.clone(), true));
@@ -405,12 +401,6 @@ impl Finalizing<'_> {
         self.blocks.seal_bytes(&pointer, packed);
         Ok(())
     }
-}
-
-/// What makes the bytes of an inode of those that its slot had: of none where another one had it, or nobody.
-fn change_of(old: Option<&[u8]>, new: &[u8]) -> Option<Delta> {
-    let old = old.and_then(|old| Delta::between(old, new));
-    old.or_else(|| Delta::whole(new))
 }
 
 fn who(kind: BlockKind, inode: &Inode, logical: u64) -> Identity {

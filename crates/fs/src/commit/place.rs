@@ -60,13 +60,10 @@ impl Commit<'_> {
         let frags = contents.frags.iter().map(|frags| u64::from(*frags));
         let tracks = contents.tracks.iter().map(|track| track.frags);
         let written = core.inodes.dirty_blocks().count();
-        let told = contents.apart.iter();
-        let told = told.filter_map(|block| core.inodes.block(*block));
-        let told = told.filter(|b| b.says_entry()).count();
         let superseded = core.blocks.frees().len() + core.blocks.retires().len();
         RecordCounts {
             blocks,
-            inode_blocks: (written.saturating_sub(contents.apart.len()) + told) as u64,
+            inode_blocks: written.saturating_sub(contents.apart.len()) as u64 + contents.entries,
             deltas: match kind {
                 SegmentKind::Checkpoint => core.inodes.deltas().bytes(),
                 SegmentKind::Normal | SegmentKind::Mount => contents.deltas,

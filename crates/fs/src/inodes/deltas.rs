@@ -124,13 +124,15 @@ impl Deltas {
         self.lazy = true;
     }
 
-    /// Only these inodes of a block live from now on, a bit for each: what was said of others counts no longer.
-    pub fn keep_live(&mut self, block: InodeBlockNo, live: u32) {
+    /// A segment says this entry of a block that stays: what was said of inodes that do not live counts no longer.
+    pub fn keep_live(&mut self, block: InodeBlockNo, entry: &IfileEntry) {
+        self.note_dead(block, entry.packed & !entry.live);
         let Some(said) = self.of.get_mut(&block) else {
             return;
         };
         self.bytes -= said.bytes;
-        said.deltas.retain(|ino, _| live & 1 << slot_of(*ino) != 0);
+        let lives = |ino: Ino| entry.live & 1 << slot_of(ino) != 0;
+        said.deltas.retain(|ino, _| lives(*ino));
         said.bytes = said.deltas.values().map(delta_size).sum();
         self.bytes += said.bytes;
         if said.deltas.is_empty() {
@@ -138,9 +140,9 @@ impl Deltas {
         }
     }
 
-    /// So many inodes of a block that stays live no longer.
-    pub fn note_dead(&mut self, block: InodeBlockNo, inodes: u32) {
-        let bytes = u64::from(inodes) * inode::SIZE as u64;
+    /// These inodes of a block that stays live no longer, a bit for each.
+    fn note_dead(&mut self, block: InodeBlockNo, dead: u32) {
+        let bytes = u64::from(dead.count_ones()) * inode::SIZE as u64;
         let before = match bytes {
             0 => self.dead.remove(&block),
             _ => self.dead.insert(block, bytes),
@@ -155,19 +157,21 @@ impl Deltas {
             .collect()
     }
 
-    /// Whether the next segment may say what changed in a block in so many bytes, and not write it: where that takes less than a third,
-    /// with what was said before, and while there is not too much of it. So the segment and the two checkpoints behind it, which
-    /// say it again, take no more than the block (rule 10).
-    pub fn may_say(&self, block: InodeBlockNo, b: &InodeBlock, bytes: impl Fn() -> u64) -> bool {
-        b.may_stay(self.lazy)
+    /// In how many bytes the next segment may say what changed in a block, and not write it, if it may: a third of it, with what was said
+    /// before, while there is not too much of it. So the segment and the two checkpoints behind it, which say it again, take no
+    /// more than the block (rule 10).
+    pub fn may_say(&self, block: InodeBlockNo, b: &InodeBlock) -> Option<u64> {
+        let stays = b.may_stay(self.lazy)
             && self.bytes < self.most
-            && (self.dead_bytes < self.most || b.dead() == 0)
-            && self.bytes_of(block) + bytes() <= b.bytes() / 3
+            && (self.dead_bytes < self.most || b.dead() == 0);
+        let left = (b.bytes() / 3).checked_sub(self.bytes_of(block));
+        left.filter(|_| stays)
     }
 
     /// Whether the next segment says what changed in a block however much that is: as far as it is known without a look at the inodes.
     fn stays(&self, block: InodeBlockNo, b: &InodeBlock) -> bool {
-        self.may_say(block, b, || longest(b))
+        let most = self.may_say(block, b);
+        most.is_some_and(|most| longest(b) <= most)
     }
 
     /// Bytes of records by which the next segment says again what was said of a block that stays: its entry ends that.
@@ -278,9 +282,9 @@ impl Deltas {
         }
         let said = said.into_iter().flat_map(|said| said.deltas.values());
         match delta::apply_all(entry, &stored, said) {
-            (bytes, misfits) if misfits.is_empty() => Ok(bytes.into()),
-            (_, misfits) => Err(Corrupt::Missing {
-                ino: misfits.first().copied().unwrap_or(Ino(0)),
+            (bytes, None) => Ok(bytes.into()),
+            (_, Some(ino)) => Err(Corrupt::Missing {
+                ino,
                 what: "the inode of which a segment says what changed",
             }),
         }
@@ -392,10 +396,10 @@ mod tests {
         let mut deltas = Deltas::default();
         deltas.be_lazy();
         deltas.keep_to(1024);
-        let stays = |deltas: &Deltas| deltas.may_say(InodeBlockNo(1), &b, || 0);
-        deltas.note_dead(InodeBlockNo(7), 1);
+        let stays = |deltas: &Deltas| deltas.may_say(InodeBlockNo(1), &b).is_some();
+        deltas.note_dead(InodeBlockNo(7), 0b1);
         assert!(stays(&deltas));
-        deltas.note_dead(InodeBlockNo(7), 2);
+        deltas.note_dead(InodeBlockNo(7), 0b11);
         assert!(!stays(&deltas));
         deltas.written(InodeBlockNo(7));
         assert!(stays(&deltas));

@@ -276,11 +276,7 @@ mod tests {
     /// A clock, and a volume that goes by it.
     fn clocked() -> (Arc<ManualClock>, Volume) {
         let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
-        let options = MkfsOptions {
-            deltas: true,
-            ..MkfsOptions::default()
-        };
-        mkfs(&device, &options, &Env::fixed(1)).unwrap();
+        mkfs(&device, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
         let clock = Arc::new(ManualClock::new(1));
         let env = Env::seeded(clock.clone(), 2);
         let volume = Volume::open(device, &OpenOptions::default(), env).unwrap();

@@ -46,6 +46,15 @@ impl Builder {
         Self::with_options(geometry, geometry.mkfs_options(), label, seed)
     }
 
+    /// The same, of which segments say what changed in inodes.
+    pub fn with_deltas(geometry: &Geometry, label: &str, seed: u64) -> Made<Self> {
+        let options = MkfsOptions {
+            deltas: true,
+            ..geometry.mkfs_options()
+        };
+        Self::with_options(geometry, options, label, seed)
+    }
+
     /// The same, of other options than those of its geometry.
     pub fn with_options(
         geometry: &Geometry,

@@ -3,19 +3,13 @@
 
 use loamfs_device::Image;
 use loamfs_format::inode::ROOT_INO;
-use loamfs_fs::MkfsOptions;
 
 use super::Made;
 use super::builder::{Builder, text};
 use crate::geometry::Geometry;
 
 pub(super) fn make() -> Made<Image> {
-    let geometry = Geometry::SMALL;
-    let options = MkfsOptions {
-        deltas: true,
-        ..geometry.mkfs_options()
-    };
-    let made = Builder::with_options(&geometry, options, "golden lazy", 111)?;
+    let made = Builder::with_deltas(&Geometry::SMALL, "golden lazy", 111)?;
     let volume = &made.volume;
     let dir = made.dir(ROOT_INO, "dir")?;
     let files = (0..50).map(|i| made.file(dir, &format!("file {i}"), &text("first", 100 * i)));
