@@ -6,6 +6,7 @@ use crate::blocks::{Blocks, Stop};
 use crate::checkpoints::Checkpoints;
 use crate::env::Surroundings;
 use crate::error::Error;
+use crate::freed::Freed;
 use crate::inodes::{Inodes, Node};
 use crate::leftovers::Leftovers;
 use crate::maps::Maps;
@@ -39,6 +40,7 @@ pub(crate) struct Core {
     pub writeback: Writeback,
     pub tracks: Tracks,
     pub leftovers: Leftovers,
+    pub freed: Freed,
     pub reclaim: Reclaim,
 }
 

@@ -1,11 +1,11 @@
 //! What operations leave to be done later: orphans, inodes without a name, which go once nobody holds them (H16); pending
-//! truncates; and what the device is to be told.
+//! truncates.
 
 use crate::blocks::Stop;
 use crate::error::Error;
 use crate::holders::Holders;
 use crate::inodes::Inodes;
-use loamfs_format::{Extent, Ino};
+use loamfs_format::Ino;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Files to be looked at, and what was freed.
@@ -20,8 +20,6 @@ pub(crate) struct Leftovers {
     places_tried: bool,
     /// Who holds inodes: what has no name goes once nobody does.
     holders: Holders,
-    /// What may be used again since the device was last told; kept only if it is to be told.
-    freed: Option<Vec<Extent>>,
 }
 
 impl Leftovers {
@@ -90,28 +88,6 @@ impl Leftovers {
     /// Notes that it was tried to reserve those places.
     pub fn note_places_tried(&mut self) {
         self.places_tried = true;
-    }
-
-    /// From here on the device is to be told what is freed, or no more.
-    pub fn tell_freed(&mut self, told: bool) {
-        self.freed = told.then(Vec::new);
-    }
-
-    /// This may be used again.
-    pub fn note_freed(&mut self, freed: &[Extent]) {
-        if let Some(waiting) = &mut self.freed {
-            waiting.extend_from_slice(freed);
-        }
-    }
-
-    /// What the device is to be told next, of the oldest `kept` ranges up to `max`; what is newer than these is dropped.
-    pub fn take_freed(&mut self, max: usize, kept: usize) -> Vec<Extent> {
-        let Some(waiting) = &mut self.freed else {
-            return Vec::new();
-        };
-        waiting.truncate(kept);
-        let most = max.min(waiting.len());
-        waiting.drain(..most).collect()
     }
 
     /// Sets the mark by which the next mount finds an inode that something is left to do for, or takes it away: the

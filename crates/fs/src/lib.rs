@@ -24,6 +24,7 @@ mod file;
 #[cfg(test)]
 mod fixture;
 mod flags;
+mod freed;
 mod freeing;
 mod grow;
 mod hash;

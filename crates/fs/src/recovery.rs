@@ -14,6 +14,7 @@ use crate::core::Core;
 use crate::doubt::Doubt;
 use crate::env::{Env, Surroundings};
 use crate::error::{Corrupt, Error, Needed};
+use crate::freed::Freed;
 use crate::hot::Hot;
 use crate::inodes::{Inodes, Totals};
 use crate::law::{self, Law, Rules};
@@ -457,6 +458,7 @@ impl Core {
             writeback: Writeback::new(64 << 20),
             tracks: Tracks::default(),
             leftovers: Leftovers::default(),
+            freed: Freed::default(),
             reclaim: Reclaim::default(),
             sb,
         };

@@ -118,6 +118,18 @@ pub enum SettleWhen {
     Asked,
 }
 
+/// Which devices are told what is free, as soon as it may be used again. [`Upkeep::trim`](crate::Upkeep::trim) tells it when asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Discard {
+    /// None.
+    #[default]
+    Never,
+    /// Those that do not turn: a solid-state disk moves about, with what is in use, what it takes to be.
+    Flash,
+    /// All.
+    Always,
+}
+
 /// Who and what a new inode is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewInode {

@@ -3,7 +3,7 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use loamfs_device::{Device, MemoryDevice};
-use loamfs_fs::{Env, Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, mkfs};
+use loamfs_fs::{Discard, Env, Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, mkfs};
 use std::sync::Arc;
 
 const NEW: NewInode = NewInode::of_mode(0o644);
@@ -11,7 +11,7 @@ const NEW: NewInode = NewInode::of_mode(0o644);
 fn open(memory: &Arc<MemoryDevice>, read_only: bool) -> Volume {
     let options = OpenOptions {
         read_only,
-        discard: true,
+        discard: Discard::Always,
         ..OpenOptions::default()
     };
     Volume::open(memory.clone(), &options, Env::fixed(2)).unwrap()

@@ -8,8 +8,9 @@ use loamfs_format::Ino;
 use loamfs_format::superblock::DiskFigures;
 use loamfs_fs::env::{Env, ManualClock};
 use loamfs_fs::{
-    Arranging, Attr, DirEntry, Durability, Error, MkfsOptions, NewInode, OpenOptions, PROFILES,
-    Placement, Rebuild, RenameFlags, Repairs, SetAttr, StatFs, Tiering, Volume, XattrMode,
+    Arranging, Attr, DirEntry, Discard, Durability, Error, MkfsOptions, NewInode, OpenOptions,
+    PROFILES, Placement, Rebuild, RenameFlags, Repairs, SetAttr, StatFs, Tiering, Volume,
+    XattrMode,
 };
 
 use crate::errno;
@@ -157,7 +158,10 @@ impl System for Loam {
             cache_bytes: opening.cache_bytes,
             dirty_max: opening.dirty_max,
             flights: opening.flights,
-            discard: opening.discard,
+            discard: match opening.discard {
+                true => Discard::Always,
+                false => Discard::Never,
+            },
             read_around: options_of(self.volumes).disk.is_none(),
             ..OpenOptions::default()
         };

@@ -8,7 +8,7 @@ use loamfs_device::{
 };
 use loamfs_format::Ino;
 use loamfs_fs::{
-    Durability, Env, Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, mkfs,
+    Discard, Durability, Env, Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, mkfs,
 };
 use loamfs_testing::files::get;
 use loamfs_testing::left_out;
@@ -19,7 +19,7 @@ const SIZE: u64 = 64 << 20;
 const LARGE: usize = 3 << 20;
 const SMALL: usize = 5_000;
 
-fn made(discard: bool) -> (Arc<RecordingDevice>, Volume) {
+fn made(discard: Discard) -> (Arc<RecordingDevice>, Volume) {
     let memory = Arc::new(MemoryDevice::new(SIZE));
     let plain: Arc<dyn Device> = memory.clone();
     mkfs(&plain, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
@@ -28,7 +28,7 @@ fn made(discard: bool) -> (Arc<RecordingDevice>, Volume) {
     (recorder, volume)
 }
 
-fn open(device: Arc<dyn Device>, discard: bool) -> Volume {
+fn open(device: Arc<dyn Device>, discard: Discard) -> Volume {
     let options = OpenOptions {
         discard,
         ..OpenOptions::default()
@@ -80,7 +80,7 @@ fn discarded(recorder: &RecordingDevice) -> u64 {
 
 #[test]
 fn what_a_crash_brings_back_was_not_discarded() {
-    let (recorder, volume) = made(false);
+    let (recorder, volume) = made(Discard::Never);
     for i in 0..20 {
         put(&volume, &format!("s{i}"), &content(SMALL, i));
     }
@@ -94,7 +94,7 @@ fn what_a_crash_brings_back_was_not_discarded() {
     volume.upkeep().commit(Durability::Written).unwrap();
     assert!(volume.upkeep().trim(0, u64::MAX, 0).unwrap() > SIZE / 2);
     let device = Arc::new(MemoryDevice::from_image(worst(&recorder)));
-    let crashed = open(device.clone(), false);
+    let crashed = open(device.clone(), Discard::Never);
     assert_eq!(get(&crashed, "large").unwrap(), content(LARGE, 1));
     for i in 0..20 {
         assert_eq!(get(&crashed, &format!("s{i}")).unwrap(), content(SMALL, i));
@@ -104,7 +104,7 @@ fn what_a_crash_brings_back_was_not_discarded() {
 
 #[test]
 fn trimming_tells_of_all_that_is_free_and_of_nothing_else() {
-    let (recorder, volume) = made(false);
+    let (recorder, volume) = made(Discard::Never);
     put(&volume, "kept", &content(LARGE, 1));
     put(&volume, "small", &content(SMALL, 2));
     put(&volume, "gone", &[0xab; LARGE]);
@@ -135,14 +135,14 @@ fn trimming_tells_of_all_that_is_free_and_of_nothing_else() {
     );
     volume.close().unwrap();
     is_sound(recorder.as_ref());
-    let again = open(recorder.clone(), false);
+    let again = open(recorder.clone(), Discard::Never);
     assert_eq!(get(&again, "kept").unwrap(), content(LARGE, 1));
     assert_eq!(get(&again, "small").unwrap(), content(SMALL, 2));
 }
 
 #[test]
 fn a_range_and_a_least_length_are_kept_to() {
-    let (recorder, volume) = made(false);
+    let (recorder, volume) = made(Discard::Never);
     let from = (SIZE / 2) + 512;
     let told = volume.upkeep().trim(from, 8 << 20, 0).unwrap();
     assert!(told > 0 && told <= 8 << 20);
@@ -169,7 +169,7 @@ fn a_range_and_a_least_length_are_kept_to() {
 
 #[test]
 fn with_the_option_a_deleted_file_is_discarded_by_itself() {
-    let (recorder, volume) = made(true);
+    let (recorder, volume) = made(Discard::Always);
     put(&volume, "kept", &content(LARGE, 1));
     put(&volume, "gone", &content(LARGE, 3));
     volume.sync().unwrap();
@@ -185,13 +185,48 @@ fn with_the_option_a_deleted_file_is_discarded_by_itself() {
     is_sound(recorder.as_ref());
 }
 
+/// Bytes that a device was told of which turns or not, once a large file went, and then small ones that had a whole part of the log.
+fn told_by_itself(turns: bool) -> [u64; 2] {
+    let memory = Arc::new(MemoryDevice::new(SIZE).with_rotational(turns));
+    let plain: Arc<dyn Device> = memory.clone();
+    mkfs(&plain, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
+    let volume = open(memory.clone(), Discard::Flash);
+    put(&volume, "large", &content(LARGE, 1));
+    for i in 0..200 {
+        put(&volume, &format!("s{i}"), &content(SMALL, i));
+    }
+    volume.sync().unwrap();
+    let mut told = [0; 2];
+    let mut gone = |i: usize, name: &str| {
+        volume.unlink(ROOT_INO, name.as_bytes()).unwrap();
+        volume.sync().unwrap();
+        (0..3).for_each(|_| volume.upkeep().tick().unwrap());
+        told[i] = memory.counters().discard_bytes();
+    };
+    gone(0, "large");
+    (0..200).for_each(|i| gone(1, &format!("s{i}")));
+    volume.close().unwrap();
+    is_sound(memory.as_ref());
+    told
+}
+
+#[test]
+fn solid_state_disks_are_told_by_themselves_and_disks_that_turn_are_not() {
+    let [large, small] = told_by_itself(false);
+    assert!(large >= (LARGE - (128 << 10)) as u64, "{large}");
+    // Each file went alone, and takes less than a device is told of.
+    let bytes = (200 * SMALL) as u64;
+    assert!(small - large >= bytes / 2, "{small} - {large} of {bytes}");
+    assert_eq!(told_by_itself(true), [0, 0]);
+}
+
 #[test]
 fn a_device_that_cannot_discard_holds_nobody_up() {
     let memory = Arc::new(MemoryDevice::new(SIZE));
     let plain: Arc<dyn Device> = memory.clone();
     mkfs(&plain, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
     let faulty = Arc::new(FaultyDevice::new(memory));
-    let volume = open(faulty.clone(), true);
+    let volume = open(faulty.clone(), Discard::Always);
     faulty.set_rules(vec![Rule::on(Op::Discard, Effect::Fail)]);
     put(&volume, "gone", &content(LARGE, 3));
     volume.sync().unwrap();
@@ -206,7 +241,10 @@ fn a_device_that_cannot_discard_holds_nobody_up() {
     );
     put(&volume, "new", &content(LARGE, 4));
     volume.close().unwrap();
-    assert_eq!(get(&open(faulty, false), "new").unwrap(), content(LARGE, 4));
+    assert_eq!(
+        get(&open(faulty, Discard::Never), "new").unwrap(),
+        content(LARGE, 4)
+    );
 }
 
 #[test]
@@ -216,7 +254,7 @@ fn a_device_that_makes_no_use_of_it_is_told_from_one_that_does() {
     mkfs(&plain, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
     let deaf = Arc::new(FaultyDevice::new(memory));
     deaf.set_rules(vec![Rule::on(Op::Discard, Effect::Lost)]);
-    let volume = open(deaf, false);
+    let volume = open(deaf, Discard::Never);
     let told = volume.upkeep().trim(0, u64::MAX, 0);
     assert!(matches!(told, Err(Error::Unsupported)), "{told:?}");
 }

@@ -7,7 +7,7 @@ use loamfs_device::{
     Counters, Device, DeviceError, Image, IoKind, Member, MemoryDevice, Read, Write as DeviceWrite,
 };
 use loamfs_fs::{
-    Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, RenameFlags, SetAttr, Volume, mkfs,
+    Discard, Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, RenameFlags, SetAttr, Volume, mkfs,
 };
 use loamfs_testing::rng::Rng;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -347,7 +347,7 @@ fn files_keep_up(rotational: bool) {
         flights: 3,
         dirty_max: Some(2 << 20),
         commit_age_ms: 0,
-        discard: true,
+        discard: Discard::Always,
         ..OpenOptions::default()
     };
     let device: Arc<dyn Device> = Arc::clone(&cached) as Arc<dyn Device>;

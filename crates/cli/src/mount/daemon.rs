@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use loamfs_device::{Counters, Device};
-use loamfs_fs::{AtimeWhen, Env, Error, Loss, OpenOptions, Volume};
+use loamfs_fs::{AtimeWhen, Discard, Env, Error, Loss, OpenOptions, Volume};
 use loamfs_fuse::uring::Rings;
 use loamfs_fuse::{
     BlockDevice, Counts, Hold, MountEntry, MountFlags, MountOptions, Mounted, Notifier, Session,
@@ -209,6 +209,15 @@ fn open_volume(
     }
 }
 
+/// Which devices are told what was freed if nothing is said of it: solid-state disks live on it. The room that an image has was
+/// given to it, and is taken from it when somebody asks.
+fn told_by_default(source: &Source) -> Discard {
+    match source.is_image() {
+        true => Discard::Never,
+        false => Discard::Flash,
+    }
+}
+
 /// Opens the volume with what buffers for requests leave of the cache.
 fn open_as(spec: &Spec, source: &Source, buffers: usize) -> Result<Arc<Volume>, Error> {
     let (asked, defaults) = (&spec.options.volume, OpenOptions::default());
@@ -221,7 +230,7 @@ fn open_as(spec: &Spec, source: &Source, buffers: usize) -> Result<Arc<Volume>, 
         read_only: spec.options.is_read_only(),
         accept_loss: asked.accept_loss,
         flights: writers::COUNT,
-        discard: asked.discard.unwrap_or_default(),
+        discard: asked.discard.unwrap_or_else(|| told_by_default(source)),
         atime: asked.atime.unwrap_or_default(),
         owner: asked.owner,
         ..defaults

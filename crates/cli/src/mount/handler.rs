@@ -285,7 +285,7 @@ impl ControlHandler {
         volume.settle = volume.settle.or_else(settle);
         let seconds = defaults.commit_age_ms / 1_000;
         volume.commit_seconds.get_or_insert(seconds);
-        volume.discard.get_or_insert(defaults.discard);
+        volume.discard.get_or_insert(info.discard);
         volume.clean.get_or_insert(defaults.cleaning);
         volume.tracks.get_or_insert(defaults.tracks);
         volume.hot.get_or_insert(defaults.hot);

@@ -161,7 +161,7 @@ fn split(list: &str) -> Vec<&str> {
 mod tests {
     use super::table::OWNED;
     use super::*;
-    use loamfs_fs::{AtimeWhen, CleaningPolicy, Ownership, SettleWhen};
+    use loamfs_fs::{AtimeWhen, CleaningPolicy, Discard, Ownership, SettleWhen};
 
     fn parsed(list: &str) -> Options {
         Options::parse([list]).unwrap()
@@ -257,8 +257,11 @@ mod tests {
         assert_eq!((owned.owner.uid, owned.owner.gid), (Some(1000), Some(0)));
         let named = parsed("uid=root,gid=root").volume.owner;
         assert_eq!((named.uid, named.gid), (Some(0), Some(0)));
-        assert_eq!(owned.discard, Some(true));
-        assert_eq!(parsed("discard,nodiscard").volume.discard, Some(false));
+        assert_eq!(owned.discard, Some(Discard::Always));
+        assert_eq!(
+            parsed("discard,nodiscard").volume.discard,
+            Some(Discard::Never)
+        );
         for list in [
             "cache",
             "cache=1",
@@ -299,7 +302,7 @@ mod tests {
             [
                 named("cache", "33554432"),
                 named("clean", "greedy"),
-                named("discard", "false"),
+                named("discard", "never"),
                 named("uid", "0")
             ]
         );

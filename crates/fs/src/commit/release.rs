@@ -3,8 +3,8 @@
 use crate::checkpoints::Checkpoints;
 use crate::core::Core;
 use crate::env::Surroundings;
+use crate::freed::Freed;
 use crate::law::Step;
-use crate::leftovers::Leftovers;
 use crate::reclaim::Reclaim;
 use crate::tracks::Tracks;
 use crate::writeback::Writeback;
@@ -21,8 +21,7 @@ pub(crate) struct Releasing<'c> {
     log: &'c LogWriter,
     checkpoints: &'c Checkpoints,
     writeback: &'c Writeback,
-    /// They are told what came back.
-    leftovers: &'c mut Leftovers,
+    freed: &'c mut Freed,
     reclaim: &'c mut Reclaim,
     tracks: &'c mut Tracks,
 }
@@ -37,7 +36,7 @@ impl Core {
             log: &self.log,
             checkpoints: &self.checkpoints,
             writeback: &self.writeback,
-            leftovers: &mut self.leftovers,
+            freed: &mut self.freed,
             reclaim: &mut self.reclaim,
             tracks: &mut self.tracks,
         }
@@ -77,7 +76,7 @@ impl Releasing<'_> {
             }
         }
         let freed = self.space.release(recorded, both, busy);
-        self.leftovers.note_freed(&freed);
+        self.freed.note(&freed, self.geometry);
         let protect = self.geometry.group_of(self.log.tail().next);
         self.space.give_back_empty(Some(protect));
     }

@@ -14,8 +14,8 @@ use loamfs_format::ifile::ino_at;
 use loamfs_format::{Ino, InodeBlockNo};
 use std::sync::PoisonError;
 
-/// Freed ranges that one step has the device discard.
-const DISCARD_STEP: usize = 1024;
+/// Runs of what was freed that devices are told of in one step.
+const DISCARDS: usize = 256;
 /// Checkpoints in a row that give space back.
 const GIVE_BACK_ROUNDS: usize = 6;
 /// Inodes whose leftovers one step looks at.
@@ -48,9 +48,9 @@ impl Upkeep<'_> {
             engine.sealer().say_durable()?;
         }
         let settles = engine.sweeper().settle_in_time()?;
+        engine.discard_in_steps(DISCARDS);
         let sealer = engine.sealer();
         sealer.keep_reserve()?;
-        sealer.discard_freed(DISCARD_STEP);
         sealer.checkpoint_if_due()?;
         sealer.give_back()?;
         sealer.warm();

@@ -6,11 +6,16 @@
 use super::{Engine, Sealer, Upkeep, Watch};
 use crate::blocks::Stop;
 use crate::error::Error;
+use crate::freed;
+use crate::types::Discard;
 use loamfs_format::{Extent, FragAddr, Geometry, GroupNo};
 use std::sync::RwLockWriteGuard;
 
-/// Freed ranges that are remembered for the device; of more only the oldest are, and [`Upkeep::trim`] finds the rest.
-const FREED_MAX: usize = 1 << 16;
+/// Runs that devices are told of while nobody else may seal: a request may take a solid-state disk milliseconds.
+const DISCARD_STEP: usize = 8;
+
+/// Runs that they are told of when the volume is closed or frozen, which somebody waits for. [`Upkeep::trim`] finds the rest.
+pub(super) const DISCARDS_AT_LAST: usize = 1024;
 
 /// What devices were told of what is free.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -102,56 +107,80 @@ fn in_fragments(
     Ok((start.div_ceil(size), end))
 }
 
+impl Engine {
+    /// Tells the devices what was freed lately, up to `max` runs, a few at a time: others may seal in between.
+    pub(super) fn discard_in_steps(&self, max: usize) {
+        for _ in 0..max.div_ceil(DISCARD_STEP) {
+            if !self.core().freed.waits() {
+                return;
+            }
+            self.sealer().discard_freed(DISCARD_STEP);
+        }
+    }
+
+    /// Up to `max` runs of what was freed lately, cut by groups, on devices that are told of it.
+    fn parts_to_tell(&self, max: usize) -> Vec<Extent> {
+        let mut core = self.core();
+        let geometry = core.geometry;
+        let runs = core.freed.take(max, &geometry);
+        let parts = runs.iter().flat_map(|run| by_group(*run, geometry));
+        let turns = |part: &Extent| self.device.rotational_at(geometry.byte_offset(part.start));
+        parts.filter(|part| core.freed.tells(turns(part))).collect()
+    }
+}
+
 impl Sealer<'_> {
-    /// Trims a range of one group; its bitmap leaves memory again if it was not there before.
+    /// Trims a range of one group.
     fn trim_in_group(&self, range: Extent, least: u64) -> Result<u64, Error> {
         self.core().access.check_discard()?;
         let discarder = Discarder::new(self);
-        let group = self.core().geometry.group_of(range.start);
-        let was_loaded = self.core().space.bitmaps().is_loaded(group);
-        let clipped = |run: Extent| {
-            let (start, end) = (run.start.max(range.start), run.end().min(range.end()));
-            Extent::new(start, end.0.saturating_sub(start.0))
-        };
-        let mut runs: Vec<Extent> = discarder
-            .free_runs(range)?
-            .into_iter()
-            .map(clipped)
-            .collect();
+        let mut runs = discarder.free_in_group(range)?;
         runs.retain(|run| run.frags >= least.max(1));
-        let told = discarder.discard(&runs);
-        if !was_loaded {
-            self.core().space.unload(group);
-        }
-        match told {
+        match discarder.discard(&runs) {
             Ok(0) if !runs.is_empty() => Err(Error::Unsupported),
             told => told,
         }
     }
 
-    /// Tells the device what was freed lately and is still free, up to `max` ranges. That it fails is no error of
-    /// anybody's: the volume goes on without telling.
+    /// Tells the devices that are told by themselves what was freed lately and is still free, up to `max` runs of it. That it
+    /// fails is no error of anybody's: the volume goes on without telling.
     pub(super) fn discard_freed(&self, max: usize) {
-        let mut freed = self.core().leftovers.take_freed(max, FREED_MAX);
-        if freed.is_empty() {
+        let parts = self.parts_to_tell(max);
+        if parts.is_empty() {
             return;
         }
         let discarder = Discarder::new(self);
-        freed.sort_unstable_by_key(|extent| extent.start);
+        let geometry = self.core().geometry;
         let mut runs: Vec<Extent> = Vec::new();
-        for extent in freed {
-            match discarder.free_runs(extent) {
-                Ok(mut found) => runs.append(&mut found),
+        for part in parts {
+            match discarder.free_in_group(part) {
+                Ok(found) => {
+                    let whole = found
+                        .iter()
+                        .filter_map(|run| freed::within(*run, &geometry));
+                    runs.extend(whole);
+                }
                 Err(error) => tracing::debug!(%error, "cannot tell what is free"),
             }
         }
-        // Two that were freed in one unit are found twice.
-        runs.dedup();
         if let Err(error) = discarder.discard(&runs) {
             tracing::error!(%error, "the device cannot discard; it is not told any more what is free");
-            self.core().leftovers.tell_freed(false);
+            self.core().freed.tell(Discard::Never);
         }
     }
+}
+
+/// The parts of a run, group by group.
+fn by_group(run: Extent, geometry: Geometry) -> impl Iterator<Item = Extent> {
+    let (first, last) = (run.start, FragAddr(run.end().0.saturating_sub(1)));
+    let groups = geometry.group_of(first).0..=geometry.group_of(last).0;
+    groups.map(move |group| clipped(geometry.group_extent(GroupNo(group)), run))
+}
+
+/// The part of a run that lies in a range.
+fn clipped(run: Extent, range: Extent) -> Extent {
+    let (start, end) = (run.start.max(range.start), run.end().min(range.end()));
+    Extent::new(start, end.0.saturating_sub(start.0))
 }
 
 /// Whoever may seal, and has no write of homes in flight: what he finds free stays so.
@@ -169,20 +198,21 @@ impl<'v> Discarder<'v> {
         }
     }
 
-    /// The free runs in a range, reading bitmaps that are not in memory.
-    fn free_runs(&self, range: Extent) -> Result<Vec<Extent>, Error> {
-        self.engine.step(|core| {
-            let (first, last) = (range.start, FragAddr(range.end().0.saturating_sub(1)));
-            let groups = core.geometry.group_of(first).0..=core.geometry.group_of(last).0;
-            let absent: Vec<GroupNo> = groups
-                .map(GroupNo)
-                .filter(|group| !core.space.bitmaps().is_loaded(*group))
-                .collect();
-            if !absent.is_empty() {
-                return Err(Stop::Load(absent));
+    /// The free runs in a range of one group. Its bitmap leaves memory again if it was not there before.
+    fn free_in_group(&self, range: Extent) -> Result<Vec<Extent>, Error> {
+        let group = self.engine.core().geometry.group_of(range.start);
+        let was_loaded = self.engine.core().space.bitmaps().is_loaded(group);
+        let runs = self.engine.step(|core| {
+            let bitmaps = core.space.bitmaps();
+            match bitmaps.is_loaded(group) {
+                true => Ok(bitmaps.free_runs(range)),
+                false => Err(Stop::Load(vec![group])),
             }
-            Ok(core.space.bitmaps().free_runs(range))
-        })
+        })?;
+        if !was_loaded {
+            self.engine.core().space.unload(group);
+        }
+        Ok(runs.into_iter().map(|run| clipped(run, range)).collect())
     }
 
     /// Discards runs, but for those that hold hot data; returns how many bytes the device made use of.

@@ -1,6 +1,7 @@
 //! Taking no changes for a while, because somebody asked for it.
 
 use super::commit::End;
+use super::discard::DISCARDS_AT_LAST;
 use super::{Durability, Upkeep, commit};
 use crate::error::Error;
 use std::sync::PoisonError;
@@ -28,7 +29,7 @@ impl Upkeep<'_> {
             }
             let unwritten = sealer.commit_all(Durability::Durable)?;
             sealer.checkpoint(End::Open)?;
-            sealer.discard_freed(usize::MAX);
+            sealer.discard_freed(DISCARDS_AT_LAST);
             commit::all_written(unwritten)?;
             let _homes = engine.homes_alone();
             let mut core = self.core();

@@ -6,7 +6,7 @@ use crate::access::Access;
 use crate::core::Core;
 use crate::hot::{Hot, HotInfo};
 use crate::reclaim::Fight;
-use crate::types::StatFs;
+use crate::types::{Discard, StatFs};
 use loamfs_device::{Counters, Device, Member};
 use loamfs_format::group::Role;
 use loamfs_format::ifile::INO_MAX;
@@ -74,6 +74,8 @@ pub struct Info {
     pub cache_bytes: u64,
     /// Bytes of images that settle together ([`OpenOptions::settle_bytes`](super::OpenOptions::settle_bytes)), at most if that was said.
     pub settle_bytes: u64,
+    /// Which devices are told what was freed; none once one of them failed at it.
+    pub discard: Discard,
     /// Bytes in the block cache.
     pub cached_bytes: u64,
     /// Blocks that were fetched for operations under way, and stay until these end.
@@ -271,6 +273,7 @@ impl Volume {
             longest_wait: self.engine.tally.longest_wait(),
             cache_bytes: self.engine.shares.bytes as u64,
             settle_bytes,
+            discard: core.freed.told(),
             cached_bytes: core.blocks.cached_bytes(),
             pinned_blocks: core.blocks.pinned_count() as u64,
             dirty_log_bytes: core.budget().segment_estimate(),

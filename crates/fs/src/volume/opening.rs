@@ -1,6 +1,7 @@
 //! Opening and closing: the recovery's own writes, and the last checkpoint.
 
 use super::commit::{self, End};
+use super::discard::DISCARDS_AT_LAST;
 use super::flight::Flight;
 use super::latch::Latch;
 use super::tally::Tally;
@@ -11,7 +12,7 @@ use crate::error::Error;
 use crate::ownership::Ownership;
 use crate::recovery::{self, Rebuild, Settings};
 use crate::shares::Shares;
-use crate::types::{AtimeRule, SettleWhen};
+use crate::types::{AtimeRule, Discard, SettleWhen};
 use crate::writeback::Spare;
 use loamfs_device::{Device, ObservedDevice};
 use loamfs_format::GroupNo;
@@ -51,8 +52,8 @@ pub struct OpenOptions {
     pub owner: Ownership,
     /// When [`Volume::accessed`] sets an access time.
     pub atime: AtimeRule,
-    /// Tell the device at once what was freed, as soon as it may be used again.
-    pub discard: bool,
+    /// Which devices are told what was freed.
+    pub discard: Discard,
     /// Most links of an inode; less than the 2^31 of the format for tests only.
     pub links_max: u32,
     /// Read what stands beside small blocks along with them, where that pays. Without it each is read alone: for tests only, whose
@@ -82,7 +83,7 @@ impl Default for OpenOptions {
             flights: 0,
             owner: Ownership::default(),
             atime: AtimeRule::default(),
-            discard: false,
+            discard: Discard::Never,
             links_max: recovery::LINKS_MAX,
             read_around: true,
             recount: Vec::new(),
@@ -155,7 +156,8 @@ impl Volume {
         }
         volume.core().atimes = Atimes::new(options.atime, shares.bytes);
         if !options.read_only {
-            volume.core().leftovers.tell_freed(options.discard);
+            let told = told(options.discard, volume.engine.device.as_ref());
+            volume.core().freed.tell(told);
             volume.engine.sealer().begin(loss.is_some())?;
         }
         Ok(volume)
@@ -170,6 +172,18 @@ impl Volume {
         let result = upkeep.unmount();
         upkeep.end_write_behind();
         result
+    }
+}
+
+/// Which devices are told what is free; none where there are none of those.
+fn told(who: Discard, device: &dyn Device) -> Discard {
+    let turns = match device.members() {
+        [] => device.rotational(),
+        members => members.iter().all(|member| member.device().rotational()),
+    };
+    match who {
+        Discard::Flash if turns => Discard::Never,
+        who => who,
     }
 }
 
@@ -205,7 +219,7 @@ impl Upkeep<'_> {
         };
         sealer.checkpoint(end)?;
         let renewed = sealer.renew_closed(end);
-        sealer.discard_freed(usize::MAX);
+        sealer.discard_freed(DISCARDS_AT_LAST);
         sealer.warm_at_last();
         commit::all_written(unwritten)?;
         renewed

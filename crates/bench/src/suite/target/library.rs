@@ -10,8 +10,9 @@ use std::sync::Arc;
 use loamfs_console::size;
 use loamfs_device::{Device, FileDevice, FileOptions, MemoryDevice, Mode, TracingDevice};
 use loamfs_fs::{
-    Arranging, AtimeRule, AtimeWhen, CleaningPolicy, DeviceKind, DiskFigures, Env, MkfsOptions,
-    NewDevice, OpenOptions, PROFILES, ROOT_INO, Section, Tiering, Volume, mkfs, mkfs_on,
+    Arranging, AtimeRule, AtimeWhen, CleaningPolicy, DeviceKind, Discard, DiskFigures, Env,
+    MkfsOptions, NewDevice, OpenOptions, PROFILES, ROOT_INO, Section, Tiering, Volume, mkfs,
+    mkfs_on,
 };
 
 use super::{CACHE, Seen, Target};
@@ -42,6 +43,9 @@ pub struct LibraryArgs {
     /// Segments of the library's volume write the blocks of inodes, instead of saying what changed in them, as by `mkfs --no-deltas`.
     #[arg(long, requires = "library")]
     no_deltas: bool,
+    /// The library tells its device what was freed, as with the mount option of that name.
+    #[arg(long, requires = "library")]
+    discard: bool,
     /// Which groups the library empties first, as the mount option of that name.
     #[arg(long, value_name = "POLICY", requires = "library", value_parser = policy)]
     clean: Option<CleaningPolicy>,
@@ -72,13 +76,14 @@ impl LibraryArgs {
         let settle = self.settle.map(|bytes| format!("settle={bytes}"));
         let shingled = self.shingled.then(|| "shingled".to_owned());
         let deltas = self.no_deltas.then(|| "no-deltas".to_owned());
+        let discard = self.discard.then(|| "discard".to_owned());
         let mut all = CleaningPolicy::NAMED.into_iter();
         let clean = all.find(|(_, policy)| Some(*policy) == self.clean);
         let clean = clean.map(|(name, _)| format!("clean={name}"));
         let other = !["", PROFILES[0]].contains(&self.profile.as_str());
         let profile = other.then(|| format!("profile={}", self.profile));
         let told = Vec::from_iter(
-            [settle, shingled, deltas, profile, clean]
+            [settle, shingled, deltas, discard, profile, clean]
                 .into_iter()
                 .flatten(),
         );
@@ -227,6 +232,10 @@ fn open(
         },
         settle_bytes: args.settle.map(|bytes| bytes as usize),
         cleaning: args.clean.unwrap_or_default(),
+        discard: match args.discard {
+            true => Discard::Always,
+            false => Discard::Never,
+        },
         ..OpenOptions::default()
     };
     options.cache_bytes = cache.unwrap_or(options.cache_bytes);

@@ -1,6 +1,6 @@
 //! The one table of mount options: what is taken, what it does, and what help, manual page, completion and "did you mean" say.
 
-use loamfs_fs::{AtimeRule, AtimeWhen, CleaningPolicy, SettleWhen};
+use loamfs_fs::{AtimeRule, AtimeWhen, CleaningPolicy, Discard, SettleWhen};
 use loamfs_fuse::MountFlags;
 
 use super::daemon::THREADS_MAX;
@@ -130,12 +130,13 @@ pub const KNOWN: &[Known] = &[
     ),
     told(
         "discard",
-        Call(|options| options.volume.discard = Some(true)),
-        "Tell the device what was freed.",
+        Call(|options| options.volume.discard = Some(Discard::Always)),
+        "Tell all devices what was freed. Default: those that do not turn, and no image files.",
     ),
-    taken(
+    told(
         "nodiscard",
-        Call(|options| options.volume.discard = Some(false)),
+        Call(|options| options.volume.discard = Some(Discard::Never)),
+        "Tell none, but when `loamfs trim` asks.",
     ),
     told(
         "uid",

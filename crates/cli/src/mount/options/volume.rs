@@ -1,7 +1,7 @@
 //! Options that say how the library opens a volume.
 
 use loamfs_console::size;
-use loamfs_fs::{AtimeRule, CleaningPolicy, Ownership, SettleWhen};
+use loamfs_fs::{AtimeRule, CleaningPolicy, Discard, Ownership, SettleWhen};
 use nix::unistd::{Group, User};
 
 use super::super::cache;
@@ -32,8 +32,8 @@ pub struct VolumeOptions {
     pub hot: Option<bool>,
     /// Most seconds between commits.
     pub commit_seconds: Option<u64>,
-    /// Tell the device at once what was freed.
-    pub discard: Option<bool>,
+    /// Which devices are told at once what was freed.
+    pub discard: Option<Discard>,
     /// To whom everything belongs, and to nobody else.
     pub owner: Ownership,
     /// Which reads set access times.
@@ -64,7 +64,10 @@ impl VolumeOptions {
                     .map(|on| if on { "auto" } else { "off" }.to_owned()),
             ),
             ("commit", self.commit_seconds.map(|time| time.to_string())),
-            ("discard", self.discard.map(|on| on.to_string())),
+            (
+                "discard",
+                self.discard.map(|who| name_of_discard(who).to_owned()),
+            ),
             ("uid", self.owner.uid.map(|uid| uid.to_string())),
             ("gid", self.owner.gid.map(|gid| gid.to_string())),
         ]
@@ -122,6 +125,15 @@ const fn name_of_when(when: SettleWhen) -> &'static str {
     match when {
         SettleWhen::Pays => "auto",
         SettleWhen::Asked => "asked",
+    }
+}
+
+/// Which devices are told what was freed, in a word.
+pub const fn name_of_discard(who: Discard) -> &'static str {
+    match who {
+        Discard::Never => "never",
+        Discard::Flash => "flash",
+        Discard::Always => "always",
     }
 }
 
