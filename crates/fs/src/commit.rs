@@ -45,6 +45,14 @@ impl Core {
     pub fn commit(&mut self, _: &impl SealsAlone) -> Commit<'_> {
         Commit { core: self }
     }
+
+    /// Bounds what segments say in deltas, and what may stay dead in blocks, by what room there is (rule 16).
+    pub fn bound_deltas(&mut self) {
+        let (most, dead) = (self.budget().deltas_most(), self.budget().dead_most());
+        let deltas = self.inodes.deltas_mut();
+        deltas.keep_to(most);
+        deltas.keep_dead_to(dead);
+    }
 }
 
 impl Commit<'_> {
@@ -254,8 +262,7 @@ impl Commit<'_> {
             return;
         }
         self.core.inodes.sealed();
-        let most = self.core.budget().deltas_most();
-        self.core.inodes.deltas_mut().keep_to(most);
+        self.core.bound_deltas();
         self.core.pending.sealed(header.ssn);
         self.core.tracks.forget();
         self.core.writeback.clear_barrier();

@@ -163,8 +163,7 @@ pub(crate) fn open(
     }
     core.know_vacant(device.as_ref());
     core.releasing().release();
-    let most = core.budget().deltas_most();
-    core.inodes.deltas_mut().keep_to(most);
+    core.bound_deltas();
     let lazy = Features::incompatible(INCOMPATIBLE_LAZY_INODES);
     if core.checkpoints.is_announced(lazy) {
         core.inodes.deltas_mut().be_lazy();

@@ -59,3 +59,13 @@ fn a_large_volume_is_emptied_out_of_many_small_holes() {
     };
     run(&case).unwrap_or_else(|problem| panic!("{case}: {problem}"));
 }
+
+/// Removals left their inodes in blocks that stayed where they were. So they gave back only holes that no segment has room in.
+#[test]
+fn what_is_removed_from_a_full_volume_does_not_stay_in_inode_blocks() {
+    let case = Case {
+        volumes: "hfs-deltas",
+        ..Case::of(900, 64 << 20)
+    };
+    run(&case).unwrap_or_else(|problem| panic!("{case}: {problem}"));
+}

@@ -268,6 +268,16 @@ impl Budget<'_> {
         }
     }
 
+    /// Bytes of dead inodes that may stay in blocks (rule 16): as many as deltas may be, and none where the log lives on its
+    /// reserve. There a removal whose inode stays in its block would give nothing back that a segment has room in.
+    pub fn dead_most(&mut self) -> u64 {
+        let waiting = self.groups_awaited();
+        match self.lives_on_reserve(waiting) {
+            true => 0,
+            false => self.deltas_most(),
+        }
+    }
+
     /// Free fragments of log groups in holes that any block fits into.
     pub fn usable_for_any(&self) -> u64 {
         self.space.cleaning().log_usable(self.longest_of_any(0))

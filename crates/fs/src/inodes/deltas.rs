@@ -26,6 +26,8 @@ pub(crate) struct Deltas {
     bytes: u64,
     /// Bytes from which on blocks are written; without any none are made.
     most: u64,
+    /// Bytes of dead inodes from which on blocks are written that have any.
+    most_dead: u64,
     /// Whether inodes may come and go whose blocks are not written.
     lazy: bool,
     /// Bytes of inodes that live no longer, of blocks that stayed since the mount.
@@ -119,6 +121,11 @@ impl Deltas {
         self.most = most;
     }
 
+    /// So many bytes of dead inodes may stay in blocks, from now on.
+    pub fn keep_dead_to(&mut self, most: u64) {
+        self.most_dead = most;
+    }
+
     /// Inodes may come and go from now on whose blocks are not written.
     pub fn be_lazy(&mut self) {
         self.lazy = true;
@@ -163,7 +170,7 @@ impl Deltas {
     pub fn may_say(&self, block: InodeBlockNo, b: &InodeBlock) -> Option<u64> {
         let stays = b.may_stay(self.lazy)
             && self.bytes < self.most
-            && (self.dead_bytes < self.most || b.dead() == 0);
+            && (self.dead_bytes < self.most_dead || b.dead() == 0);
         let left = (b.bytes() / 3).checked_sub(self.bytes_of(block));
         left.filter(|_| stays)
     }
@@ -396,6 +403,7 @@ mod tests {
         let mut deltas = Deltas::default();
         deltas.be_lazy();
         deltas.keep_to(1024);
+        deltas.keep_dead_to(1024);
         let stays = |deltas: &Deltas| deltas.may_say(InodeBlockNo(1), &b).is_some();
         deltas.note_dead(InodeBlockNo(7), 0b1);
         assert!(stays(&deltas));
@@ -403,6 +411,8 @@ mod tests {
         assert!(!stays(&deltas));
         deltas.written(InodeBlockNo(7));
         assert!(stays(&deltas));
+        deltas.keep_dead_to(0);
+        assert!(!stays(&deltas));
     }
 
     #[test]
