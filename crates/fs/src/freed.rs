@@ -7,7 +7,7 @@ use loamfs_format::{Extent, FragAddr, Geometry};
 /// wins little, since what a device erases at once is longer.
 const PIECE: u64 = 64 << 10;
 
-/// Bytes of the longest run that a device is told of at once: bitmaps of all its groups are looked at.
+/// Bytes of the longest run that is looked at at once, with the bitmaps of all its groups.
 const LONGEST: u64 = 1 << 30;
 
 /// Runs that are remembered at most. [`Upkeep::trim`](crate::Upkeep::trim) finds the rest.
@@ -58,13 +58,14 @@ impl Freed {
         if self.who == Discard::Never {
             return;
         }
-        self.runs
-            .extend(freed.iter().map(|extent| around(*extent, geometry)));
-        self.merged = false;
-        if self.runs.len() > RUNS_MAX {
+        if self.runs.len() + freed.len() > RUNS_MAX {
             self.merge();
-            self.runs.truncate(RUNS_MAX);
         }
+        let room = RUNS_MAX.saturating_sub(self.runs.len());
+        let noted = freed.iter().take(room);
+        self.merged &= room == 0 || freed.is_empty();
+        self.runs
+            .extend(noted.map(|extent| around(*extent, geometry)));
     }
 
     /// The next runs of pieces of which something was freed, up to `max` of them: those behind what was taken last, then from the

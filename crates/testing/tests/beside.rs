@@ -255,7 +255,7 @@ fn reserved(volume: &Volume, units: u64) -> Ino {
 
 #[test]
 fn no_reserved_home_is_used_again_before_the_first_write_to_it_is_over() {
-    for gone in 0..8 {
+    for gone in 0..32 {
         let (busy, volume) = open(made(SIZE));
         let file = reserved(&volume, 64);
         fill_but(&volume, gone);

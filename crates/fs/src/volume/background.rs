@@ -14,7 +14,7 @@ use loamfs_format::ifile::ino_at;
 use loamfs_format::{Ino, InodeBlockNo};
 use std::sync::PoisonError;
 
-/// Runs of what was freed that devices are told of in one step.
+/// Requests by which devices are told of what was freed in one step.
 const DISCARDS: usize = 256;
 /// Checkpoints in a row that give space back.
 const GIVE_BACK_ROUNDS: usize = 6;

@@ -11,11 +11,11 @@ use crate::types::Discard;
 use loamfs_format::{Extent, FragAddr, Geometry, GroupNo};
 use std::sync::RwLockWriteGuard;
 
-/// Runs that devices are told of while nobody else may seal: a request may take a solid-state disk milliseconds.
+/// Requests that devices get while nobody else may seal: one may take a solid-state disk milliseconds.
 const DISCARD_STEP: usize = 8;
 
-/// Runs that they are told of when the volume is closed or frozen, which somebody waits for. [`Upkeep::trim`] finds the rest.
-pub(super) const DISCARDS_AT_LAST: usize = 1024;
+/// Requests that they get when the volume is closed or frozen, which somebody waits for. [`Upkeep::trim`] finds the rest.
+pub(super) const DISCARDS_AT_LAST: usize = 256;
 
 /// What devices were told of what is free.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -108,7 +108,7 @@ fn in_fragments(
 }
 
 impl Engine {
-    /// Tells the devices what was freed lately, up to `max` runs, a few at a time: others may seal in between.
+    /// Tells the devices what was freed lately, in up to `max` requests, a few at a time: others may seal in between.
     pub(super) fn discard_in_steps(&self, max: usize) {
         for _ in 0..max.div_ceil(DISCARD_STEP) {
             if !self.core().freed.waits() {
@@ -142,9 +142,12 @@ impl Sealer<'_> {
         }
     }
 
-    /// Tells the devices that are told by themselves what was freed lately and is still free, up to `max` runs of it. That it
-    /// fails is no error of anybody's: the volume goes on without telling.
+    /// Tells the devices that are told by themselves what was freed lately and is still free, in up to `max` requests; the rest waits
+    /// on. That it fails is no error of anybody's: the volume goes on without telling.
     pub(super) fn discard_freed(&self, max: usize) {
+        if self.core().access.check_discard().is_err() {
+            return;
+        }
         let parts = self.parts_to_tell(max);
         if parts.is_empty() {
             return;
@@ -152,7 +155,12 @@ impl Sealer<'_> {
         let discarder = Discarder::new(self);
         let geometry = self.core().geometry;
         let mut runs: Vec<Extent> = Vec::new();
+        let mut left = Vec::new();
         for part in parts {
+            if runs.len() >= max {
+                left.push(part);
+                continue;
+            }
             match discarder.free_in_group(part) {
                 Ok(found) => {
                     let whole = found
@@ -163,8 +171,10 @@ impl Sealer<'_> {
                 Err(error) => tracing::debug!(%error, "cannot tell what is free"),
             }
         }
+        left.extend(runs.split_off(runs.len().min(max)));
+        self.core().freed.note(&left, &geometry);
         if let Err(error) = discarder.discard(&runs) {
-            tracing::error!(%error, "the device cannot discard; it is not told any more what is free");
+            tracing::warn!(%error, "the device cannot discard; it is not told any more what is free");
             self.core().freed.tell(Discard::Never);
         }
     }
@@ -210,7 +220,9 @@ impl<'v> Discarder<'v> {
             }
         })?;
         if !was_loaded {
-            self.engine.core().space.unload(group);
+            let mut core = self.engine.core();
+            core.space.unload(group);
+            core.reclaim.forget_room();
         }
         Ok(runs.into_iter().map(|run| clipped(run, range)).collect())
     }
