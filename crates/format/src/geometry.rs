@@ -82,6 +82,12 @@ impl Geometry {
         GroupNo((addr.0 / self.group_frags) as u32)
     }
 
+    /// The groups that hold something of a run, which is not empty.
+    pub fn groups_with(&self, run: Extent) -> impl Iterator<Item = GroupNo> + use<> {
+        let last = FragAddr(run.end().0.saturating_sub(1));
+        (self.group_of(run.start).0..=self.group_of(last).0).map(GroupNo)
+    }
+
     /// Whether the run lies on the volume.
     pub fn holds(&self, extent: Extent) -> bool {
         extent

@@ -93,6 +93,12 @@ impl Extent {
         self.start.0 < other.end().0 && other.start.0 < self.end().0
     }
 
+    /// The part of the run that lies in another one; without fragments if there is none.
+    pub fn intersection(self, other: Extent) -> Extent {
+        let (start, end) = (self.start.max(other.start), self.end().min(other.end()));
+        Extent::new(start, end.0.saturating_sub(start.0))
+    }
+
     /// Whether `addr` lies in the run.
     pub const fn contains(self, addr: FragAddr) -> bool {
         self.start.0 <= addr.0 && addr.0 < self.end().0

@@ -62,10 +62,10 @@ impl Freed {
             self.merge();
         }
         let room = RUNS_MAX.saturating_sub(self.runs.len());
-        let noted = freed.iter().take(room);
-        self.merged &= room == 0 || freed.is_empty();
+        let noted = &freed[..freed.len().min(room)];
+        self.merged &= noted.is_empty();
         self.runs
-            .extend(noted.map(|extent| around(*extent, geometry)));
+            .extend(noted.iter().map(|extent| around(*extent, geometry)));
     }
 
     /// The next runs of pieces of which something was freed, up to `max` of them: those behind what was taken last, then from the

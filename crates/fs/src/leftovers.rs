@@ -1,5 +1,5 @@
-//! What operations leave to be done later: orphans, inodes without a name, which go once nobody holds them (H16); pending
-//! truncates.
+//! What operations leave to be done later: orphans, inodes without a name, which go once nobody holds them (H16), and
+//! pending truncates.
 
 use crate::blocks::Stop;
 use crate::error::Error;
@@ -8,7 +8,7 @@ use crate::inodes::Inodes;
 use loamfs_format::Ino;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Files to be looked at, and what was freed.
+/// Files to be looked at.
 #[derive(Debug, Default)]
 pub(crate) struct Leftovers {
     waiting: BTreeSet<Ino>,

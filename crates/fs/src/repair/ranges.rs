@@ -212,7 +212,7 @@ fn claims_of(core: &Core, owners: &[(Extent, Owner)]) -> Option<BTreeMap<GroupNo
     for (part, owner) in owners {
         let roles = owner.kind.roles(core.sb.is_all_log());
         let (allowed, wanted) = (roles, *roles.first()?);
-        for group in groups_of(core, *part) {
+        for group in core.geometry.groups_with(*part) {
             match core.space.role(group) {
                 Role::Free if allowed.contains(claims.entry(group).or_insert(wanted)) => {}
                 found if allowed.contains(&found) => {}
@@ -246,9 +246,8 @@ fn allocation_of(core: &mut Core, part: Extent, owner: &Owner) -> Result<Record,
 fn recorded_owners(core: &mut Core, range: Extent) -> Result<Vec<(Extent, Owner)>, Stop> {
     let geometry = core.geometry;
     let clip = |(of, owner): (Extent, Owner)| {
-        let (start, end) = (of.start.max(range.start), of.end().min(range.end()));
-        let part = Extent::new(start, end.0.saturating_sub(start.0));
-        (part, owner.further(start.0 - of.start.0, &geometry))
+        let part = of.intersection(range);
+        (part, owner.further(part.start.0 - of.start.0, &geometry))
     };
     let owners = core
         .maps
@@ -258,7 +257,9 @@ fn recorded_owners(core: &mut Core, range: Extent) -> Result<Vec<(Extent, Owner)
 
 /// Wants the bitmaps of the groups of a range.
 fn load_range(core: &Core, extent: Extent) -> Result<(), Stop> {
-    let absent: Vec<GroupNo> = groups_of(core, extent)
+    let absent: Vec<GroupNo> = core
+        .geometry
+        .groups_with(extent)
         .filter(|group| !core.space.bitmaps().is_loaded(*group))
         .collect();
     if absent.is_empty() {
@@ -266,13 +267,6 @@ fn load_range(core: &Core, extent: Extent) -> Result<(), Stop> {
     } else {
         Err(Stop::Load(absent))
     }
-}
-
-/// The groups of a range, which is not empty.
-fn groups_of(core: &Core, extent: Extent) -> impl Iterator<Item = GroupNo> + use<> {
-    let first = core.geometry.group_of(extent.start);
-    let last = core.geometry.group_of(FragAddr(extent.end().0 - 1));
-    (first.0..=last.0).map(GroupNo)
 }
 
 fn all_set(core: &Core, extent: Extent) -> bool {

@@ -8,6 +8,7 @@ use crate::blocks::Stop;
 use crate::error::Error;
 use crate::freed;
 use crate::types::Discard;
+use loamfs_device::Device;
 use loamfs_format::{Extent, FragAddr, Geometry, GroupNo};
 use std::sync::RwLockWriteGuard;
 
@@ -51,18 +52,16 @@ impl Upkeep<'_> {
         tell: &mut dyn FnMut(u64, u64),
     ) -> Result<Trimmed, Error> {
         let geometry = self.core().geometry;
-        let (first, end) = in_fragments(start, len, least, &geometry)?;
+        let asked = in_fragments(start, len, least, &geometry)?;
         let least = least.div_ceil(geometry.fragment_size.into());
         let mut trimmed = Trimmed::default();
         for group in (0..geometry.groups()).map(GroupNo) {
             tell(group.0.into(), geometry.groups().into());
             let device = self.device_of(group);
-            let extent = geometry.group_extent(group);
-            let (from, to) = (extent.start.0.max(first), extent.end().0.min(end));
-            if from >= to || device.is_some_and(|device| trimmed.unable.contains(&device)) {
+            let range = geometry.group_extent(group).intersection(asked);
+            if range.frags == 0 || device.is_some_and(|device| trimmed.unable.contains(&device)) {
                 continue;
             }
-            let range = Extent::new(FragAddr(from), to - from);
             match self.engine().sealer().trim_in_group(range, least) {
                 Ok(told) => trimmed.bytes += told,
                 Err(Error::Unsupported) => trimmed.unable.extend(device),
@@ -84,13 +83,20 @@ impl Upkeep<'_> {
     }
 }
 
-/// The fragments in the bytes `start .. start + len` of a volume: the first, and that behind the last.
-fn in_fragments(
-    start: u64,
-    len: u64,
-    least: u64,
-    geometry: &Geometry,
-) -> Result<(u64, u64), Error> {
+/// Which devices are told what is free; none where there are none of those.
+pub(super) fn told(who: Discard, device: &dyn Device) -> Discard {
+    let turns = match device.members() {
+        [] => device.rotational(),
+        members => members.iter().all(|member| member.device().rotational()),
+    };
+    match who {
+        Discard::Flash if turns => Discard::Never,
+        who => who,
+    }
+}
+
+/// The fragments in the bytes `start .. start + len` of a volume.
+fn in_fragments(start: u64, len: u64, least: u64, geometry: &Geometry) -> Result<Extent, Error> {
     let size = u64::from(geometry.fragment_size);
     if start / size >= geometry.total_frags {
         return Err(Error::Invalid(
@@ -104,7 +110,8 @@ fn in_fragments(
         return Err(Error::Invalid("no free run is as long as that"));
     }
     let end = (start.saturating_add(len) / size).min(geometry.total_frags);
-    Ok((start.div_ceil(size), end))
+    let first = start.div_ceil(size);
+    Ok(Extent::new(FragAddr(first), end.saturating_sub(first)))
 }
 
 impl Engine {
@@ -123,7 +130,12 @@ impl Engine {
         let mut core = self.core();
         let geometry = core.geometry;
         let runs = core.freed.take(max, &geometry);
-        let parts = runs.iter().flat_map(|run| by_group(*run, geometry));
+        let by_group = |run: &Extent| {
+            let run = *run;
+            let groups = geometry.groups_with(run);
+            groups.map(move |group| geometry.group_extent(group).intersection(run))
+        };
+        let parts = runs.iter().flat_map(by_group);
         let turns = |part: &Extent| self.device.rotational_at(geometry.byte_offset(part.start));
         parts.filter(|part| core.freed.tells(turns(part))).collect()
     }
@@ -180,19 +192,6 @@ impl Sealer<'_> {
     }
 }
 
-/// The parts of a run, group by group.
-fn by_group(run: Extent, geometry: Geometry) -> impl Iterator<Item = Extent> {
-    let (first, last) = (run.start, FragAddr(run.end().0.saturating_sub(1)));
-    let groups = geometry.group_of(first).0..=geometry.group_of(last).0;
-    groups.map(move |group| clipped(geometry.group_extent(GroupNo(group)), run))
-}
-
-/// The part of a run that lies in a range.
-fn clipped(run: Extent, range: Extent) -> Extent {
-    let (start, end) = (run.start.max(range.start), run.end().min(range.end()));
-    Extent::new(start, end.0.saturating_sub(start.0))
-}
-
 /// Whoever may seal, and has no write of homes in flight: what he finds free stays so.
 struct Discarder<'v> {
     engine: &'v Engine,
@@ -224,7 +223,7 @@ impl<'v> Discarder<'v> {
             core.space.unload(group);
             core.reclaim.forget_room();
         }
-        Ok(runs.into_iter().map(|run| clipped(run, range)).collect())
+        Ok(runs.iter().map(|run| run.intersection(range)).collect())
     }
 
     /// Discards runs, but for those that hold hot data; returns how many bytes the device made use of.

@@ -1,7 +1,7 @@
 //! Opening and closing: the recovery's own writes, and the last checkpoint.
 
 use super::commit::{self, End};
-use super::discard::DISCARDS_AT_LAST;
+use super::discard::{self, DISCARDS_AT_LAST};
 use super::flight::Flight;
 use super::latch::Latch;
 use super::tally::Tally;
@@ -156,7 +156,7 @@ impl Volume {
         }
         volume.core().atimes = Atimes::new(options.atime, shares.bytes);
         if !options.read_only {
-            let told = told(options.discard, volume.engine.device.as_ref());
+            let told = discard::told(options.discard, volume.engine.device.as_ref());
             volume.core().freed.tell(told);
             volume.engine.sealer().begin(loss.is_some())?;
         }
@@ -172,18 +172,6 @@ impl Volume {
         let result = upkeep.unmount();
         upkeep.end_write_behind();
         result
-    }
-}
-
-/// Which devices are told what is free; none where there are none of those.
-fn told(who: Discard, device: &dyn Device) -> Discard {
-    let turns = match device.members() {
-        [] => device.rotational(),
-        members => members.iter().all(|member| member.device().rotational()),
-    };
-    match who {
-        Discard::Flash if turns => Discard::Never,
-        who => who,
     }
 }
 

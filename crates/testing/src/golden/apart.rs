@@ -12,8 +12,7 @@ pub(super) fn make() -> Made<Image> {
     let made = Builder::with_deltas(&Geometry::SMALL, "golden deltas", 110)?;
     let volume = &made.volume;
     let dir = made.dir(ROOT_INO, "dir")?;
-    let files = (0..40).map(|i| made.file(dir, &format!("file {i}"), &text("first", 100 * i)));
-    let files = files.collect::<Made<Vec<_>>>()?;
+    let files = made.files(dir, 40)?;
     volume.sync()?;
     made.pass();
     for file in [3, 4, 9] {

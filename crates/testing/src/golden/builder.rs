@@ -119,6 +119,12 @@ impl Builder {
         Ok(ino)
     }
 
+    /// So many files, each a hundred bytes longer than the one before.
+    pub fn files(&self, dir: Ino, count: usize) -> Made<Vec<Ino>> {
+        let file = |i| self.file(dir, &format!("file {i}"), &text("first", 100 * i));
+        (0..count).map(file).collect()
+    }
+
     pub fn write(&self, ino: Ino, offset: u64, content: &[u8]) -> Made<()> {
         match self.volume.write(ino, offset, content)? {
             all if all == content.len() => Ok(()),

@@ -12,8 +12,7 @@ pub(super) fn make() -> Made<Image> {
     let made = Builder::with_deltas(&Geometry::SMALL, "golden lazy", 111)?;
     let volume = &made.volume;
     let dir = made.dir(ROOT_INO, "dir")?;
-    let files = (0..50).map(|i| made.file(dir, &format!("file {i}"), &text("first", 100 * i)));
-    let files = files.collect::<Made<Vec<_>>>()?;
+    let files = made.files(dir, 50)?;
     volume.sync()?;
     made.pass();
     made.write(files[3], 0, &text("changed", 3000))?;

@@ -129,7 +129,7 @@ const fn name_of_when(when: SettleWhen) -> &'static str {
 }
 
 /// Which devices are told what was freed, in a word.
-pub const fn name_of_discard(who: Discard) -> &'static str {
+const fn name_of_discard(who: Discard) -> &'static str {
     match who {
         Discard::Never => "never",
         Discard::Flash => "flash",
