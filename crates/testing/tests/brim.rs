@@ -69,3 +69,23 @@ fn what_is_removed_from_a_full_volume_does_not_stay_in_inode_blocks() {
     };
     run(&case).unwrap_or_else(|problem| panic!("{case}: {problem}"));
 }
+
+/// What was moved for overwrites left removals less than they begin with: half of the reserve was less than both checkpoints may write
+/// on 8 MiB full of small files.
+#[test]
+fn what_is_moved_for_others_leaves_removals_what_they_begin_with() {
+    let cases = [
+        ("hfs", 210),
+        ("hfs", 252),
+        ("hfs-deltas", 127),
+        ("hfs-deltas", 135),
+        ("hfs-deltas", 174),
+    ];
+    for (volumes, seed) in cases {
+        let case = Case {
+            volumes,
+            ..Case::of(seed, 8 << 20)
+        };
+        run(&case).unwrap_or_else(|problem| panic!("{case}: {problem}"));
+    }
+}

@@ -70,6 +70,8 @@ pub(crate) struct Forecast<'c> {
     inodes: &'c Inodes,
     checkpoints: &'c Checkpoints,
     known: &'c mut KnownRoom,
+    /// Map nodes from which on a checkpoint is due.
+    most_nodes: u64,
 }
 
 impl Forecast<'_> {
@@ -188,10 +190,8 @@ impl Forecast<'_> {
         if !self.law.takes_checkpoints() {
             return false;
         }
-        let g = self.geometry;
-        // Any checkpoint changes some nodes; on small volumes it would be due again at once.
-        let most = u64::from(g.checkpoint_nodes_max).max(64);
-        self.checkpoints.is_chain_long(g) || self.nodes(|nodes| nodes < most) >= most
+        let most = self.most_nodes;
+        self.checkpoints.is_chain_long(self.geometry) || self.nodes(|nodes| nodes < most) >= most
     }
 
     /// Whether so much is held back that checkpoints are worth it which nothing else asks for: a 128th of the volume, and
@@ -225,6 +225,7 @@ impl Budget<'_> {
             inodes: self.inodes,
             checkpoints: self.checkpoints,
             known: self.reclaim.known(),
+            most_nodes: self.sizes.checkpoint_nodes(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! How much room the log and data groups have, and whether that leaves the reserve alone (rule 10).
 
+use super::worst_case::REMOVAL_COST;
 use super::{Budget, Waiting};
 use crate::reclaim::Elsewhere;
 use loamfs_format::FragAddr;
@@ -106,10 +107,13 @@ impl Budget<'_> {
         self.space_fits(0, 0)
     }
 
-    /// Whether half the reserve is left: compaction, which takes before it gives, leaves that to deletes.
+    /// Whether half the reserve is left, and what removals begin with: compaction, which takes before it gives, leaves that to deletes.
+    /// On a small volume the two checkpoints may take more than half of the reserve.
     pub fn may_compact(&mut self) -> bool {
         let dirty = self.segment_estimate();
+        // What bitmaps that are not in memory may tell is no reason to stop.
         self.leaves_half(dirty)
+            && self.leaves_checkpoints_for_any(dirty + 2 * REMOVAL_COST) != Some(false)
     }
 
     /// Whether so many dirty bytes leave that.

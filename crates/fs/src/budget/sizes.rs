@@ -15,6 +15,9 @@ const UNIT_COST: u64 = 9;
 /// Bytes for each hole of a segment that is cut into short ones: less than most blocks have, since a summary takes holes too.
 const PLUGGED: u64 = 8 << 10;
 
+/// Map nodes from which on a checkpoint is due, at least.
+const CHECKPOINT_NODES: u64 = 64;
+
 /// Bytes of a segment that the reserve has room for, where segments may be that long.
 const RESERVED_SEGMENT: u64 = 8 << 20;
 
@@ -49,6 +52,12 @@ impl<'c> Sizes<'c> {
     /// Bytes of a group.
     pub(super) fn group_bytes(self) -> u64 {
         self.geometry.group_frags * u64::from(self.geometry.fragment_size)
+    }
+
+    /// Map nodes from which on a checkpoint is due (rule 9): any checkpoint changes some, and on small volumes one would be due
+    /// again at once.
+    pub(super) fn checkpoint_nodes(self) -> u64 {
+        u64::from(self.geometry.checkpoint_nodes_max).max(CHECKPOINT_NODES)
     }
 
     /// Images beyond which settling starts by itself, whether it pays or not: a sixteenth of the volume, and no more than a
@@ -91,8 +100,7 @@ impl<'c> Sizes<'c> {
     /// Bytes that only deletes, checkpoints and compaction may use: two checkpoints of the largest size with their next
     /// addresses, and a segment of deletes before each (rule 10); and what first writes of reserved space will take.
     pub fn reserve_bytes(self) -> u64 {
-        let g = self.geometry;
-        let checkpoint = u64::from(g.checkpoint_nodes_max) * 4096 + 64 * 1024;
+        let checkpoint = self.checkpoint_nodes() * NODE_SIZE as u64 + 64 * 1024;
         let bounded = checkpoint.min(self.volume_bytes() / 16);
         if !self.law.keeps_reserve() {
             return 0;
