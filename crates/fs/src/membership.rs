@@ -6,7 +6,7 @@
 
 use crate::env::{Env, Random};
 use crate::error::Error;
-use crate::grow::{bytes, closed, open, refuse_moved, reopened, room_on};
+use crate::grow::{bytes, closed, open, open_as, refuse_moved, reopened, room_on};
 use crate::law;
 use crate::mkfs::lead_in;
 use loamfs_device::{Device, Member};
@@ -141,6 +141,8 @@ pub fn remove_missing(
 ) -> Result<(u64, u64), Error> {
     let join = || members::join_without(first, others).map_err(loamfs_log::LogError::from);
     let mut volume = join()?;
+    // What is refused leaves the devices as they are: the missing one may come back.
+    open_as(&volume, true, env)?.upkeep().may_give_up()?;
     let sb = superblocks::read(volume.as_ref())?.newest;
     if members::missing_of(&sb, volume.as_ref()).any(|entry| entry.is_second_place()) {
         // What is written now the copy will never have.

@@ -41,24 +41,32 @@ impl Upkeep<'_> {
         Missing(self).lost()
     }
 
-    /// Gives up what stood on devices that are missing, for good: what is left of it moves, and both copies of the superblock
-    /// say that they leave. When this returns, nothing is there any more.
+    /// Refuses, in words for the user, where no device is missing or where what is lost is more than blocks of large files.
     ///
     /// # Errors
-    /// [`Error::Options`] in words for the user where none is missing, or metadata are lost; as for [`Upkeep::evacuate`].
-    pub fn give_up(&self) -> Result<(), Error> {
+    /// [`Error::Options`]; as for [`Upkeep::lost`].
+    pub fn may_give_up(&self) -> Result<(), Error> {
         let refuse = |text: String| Err(Error::Options(text));
         if self.missing().is_empty() {
             return refuse("no device of this volume is missing".into());
         }
-        let missing = Missing(self);
-        let lost = missing.lost()?;
-        if lost.others > 0 {
-            return refuse(format!(
+        match self.lost()?.others {
+            0 => Ok(()),
+            lost => refuse(format!(
                 "{} of metadata and small files were on what is missing, without which the volume cannot be made whole",
-                human(lost.others)
-            ));
+                human(lost)
+            )),
         }
+    }
+
+    /// Gives up what stood on devices that are missing, for good: what is left of it moves, and both copies of the superblock
+    /// say that they leave. When this returns, nothing is there any more.
+    ///
+    /// # Errors
+    /// As for [`Upkeep::may_give_up`] and [`Upkeep::evacuate`].
+    pub fn give_up(&self) -> Result<(), Error> {
+        self.may_give_up()?;
+        let missing = Missing(self);
         self.leave_missing()?;
         // What nobody has any more does not move.
         self.find_leftovers();
