@@ -2,7 +2,7 @@
 //! which leaves out its reserve, as the simulator's leaves out what cleaning needs.
 
 use clap::ValueEnum;
-use loamfs_fs::{Ino, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume};
+use loamfs_fs::{Ino, MkfsOptions, NewInode, OpenOptions, ROOT_INO, StatFs, Volume};
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 
@@ -62,10 +62,14 @@ pub struct Subject {
 pub struct Row {
     /// What was overwritten.
     pub pattern: Pattern,
-    /// How much lives, in percent of what it can take.
+    /// How much of files lives, in percent of what it can take.
     pub utilisation: u32,
     /// Blocks that the simulator wrote for a new one, greedy.
     pub simulated: f64,
+    /// How much lives in all, metadata too, in percent of what it can take.
+    pub in_use: f64,
+    /// Blocks that the simulator wrote with so much in use.
+    pub simulated_in_use: f64,
     /// Bytes that the volume wrote for a new one.
     pub amplification: f64,
     /// MB of contents in a second of the disk.
@@ -91,10 +95,8 @@ pub fn rows(
     for pattern in patterns {
         for utilisation in subject.utilisations.iter().copied() {
             tell(*pattern, utilisation);
-            let share = f64::from(utilisation) / 100.0;
-            let simulated = cost(scale, *pattern, Policy::Greedy, share).amplification;
-            let stand = Stand::filled(subject, preset, scale.seed, share)?;
-            rows.push(stand.row(*pattern, utilisation, simulated)?);
+            let stand = Stand::filled(subject, preset, scale.seed, utilisation)?;
+            rows.push(stand.row(*pattern, utilisation, scale)?);
         }
     }
     Ok(rows)
@@ -105,6 +107,8 @@ struct Stand {
     modelled: Modelled,
     files: Vec<Ino>,
     contents: Contents,
+    /// What it could take when it was empty, and what was in use, in bytes.
+    empty: (u64, u64),
     random: ChaCha8Rng,
     /// Changes with each overwrite.
     salt: u8,
@@ -113,7 +117,13 @@ struct Stand {
 }
 
 impl Stand {
-    fn filled(subject: &Subject, preset: Preset, seed: u64, share: f64) -> Result<Stand, Error> {
+    /// With so many percent of what it can take in files.
+    fn filled(
+        subject: &Subject,
+        preset: Preset,
+        seed: u64,
+        utilisation: u32,
+    ) -> Result<Stand, Error> {
         let made = MkfsOptions {
             profile: subject.profile.clone(),
             deltas: subject.deltas,
@@ -125,21 +135,34 @@ impl Stand {
             modelled,
             files: Vec::new(),
             contents: subject.contents,
+            empty: (0, 0),
             random: generator(seed, "clean"),
             salt: 0,
             longest: 0.0,
             refused: 0,
         };
-        let figures = stand.volume().statfs();
-        let room = figures.available * u64::from(figures.fragment_size);
+        let available = |figures: StatFs| figures.available * u64::from(figures.fragment_size);
+        stand.empty = (available(stand.volume().statfs()), stand.used());
         let (piece, pieces) = subject.contents.shape();
-        let count = (room as f64 * share) as u64 / (piece * pieces);
+        let count = stand.empty.0 * u64::from(utilisation) / 100 / (piece * pieces);
         stand.make(count).map_err(failed("filling"))?;
         Ok(stand)
     }
 
     fn volume(&self) -> &Volume {
         self.modelled.volume()
+    }
+
+    /// Bytes in use.
+    fn used(&self) -> u64 {
+        let figures = self.volume().statfs();
+        (figures.total - figures.free) * u64::from(figures.fragment_size)
+    }
+
+    /// What part lives of what it can take.
+    fn in_use(&self) -> f64 {
+        let (available, used) = self.empty;
+        self.used() as f64 / (available + used) as f64
     }
 
     fn make(&mut self, count: u64) -> Result<(), loamfs_fs::Error> {
@@ -190,7 +213,7 @@ impl Stand {
         self.volume().sync()
     }
 
-    fn row(mut self, pattern: Pattern, utilisation: u32, simulated: f64) -> Result<Row, Error> {
+    fn row(mut self, pattern: Pattern, utilisation: u32, scale: Scale) -> Result<Row, Error> {
         let run = |stand: &mut Stand, times: u64| {
             stand
                 .overwrite(pattern, times)
@@ -203,10 +226,14 @@ impl Stand {
         let (info, seconds) = (self.volume().info(), self.modelled.disk().seconds());
         let written = (info.device - before.0.device).total().write_bytes as f64;
         let contents = (info.written_bytes - before.0.written_bytes) as f64;
+        let simulated = |share| cost(scale, pattern, Policy::Greedy, share).amplification;
+        let in_use = self.in_use();
         Ok(Row {
             pattern,
             utilisation,
-            simulated,
+            simulated: simulated(f64::from(utilisation) / 100.0),
+            in_use: in_use * 100.0,
+            simulated_in_use: simulated(in_use),
             amplification: written / contents,
             rate: contents / 1e6 / (seconds - before.1),
             longest: self.longest,
