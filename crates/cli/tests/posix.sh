@@ -28,7 +28,7 @@ last_words() {
 
 install_suite() {
     [ "$("$suite/bin/pjdfstest" --version 2>/dev/null)" = "pjdfstest $version" ] ||
-        cargo install pjdfstest --version "=$version" --locked --root "$suite"
+        cargo install --debug pjdfstest --version "=$version" --locked --root "$suite"
 }
 
 # Two users that every Debian has: nobody and daemon. $1 says whether tests may remount the file system.
