@@ -789,7 +789,7 @@ fn removal_on_a_full_volume() -> Directed {
 /// Crash after crash on a full volume, each as soon as recovery has ended; then everything can be removed.
 fn mounts_of_a_full_volume() -> Directed {
     let last = removals();
-    (0..60).fold(full_volume(last), |case, _| case.after([], 0, Leaves::All))
+    (0..160).fold(full_volume(last), |case, _| case.after([], 0, Leaves::All))
 }
 
 /// The same, filled up while the clause is left out.
