@@ -8,7 +8,9 @@ mod plugging_cost;
 mod settler;
 mod state;
 
-pub(crate) use cleaner::{CostLimit, Elsewhere, Goal, IDLE_ROUNDS, Spared, outlook, pays};
+pub(crate) use cleaner::{
+    CostLimit, Elsewhere, Goal, IDLE_ROUNDS, SERVED_PART, Spared, outlook, pays,
+};
 pub(crate) use forming_cost::{FormingCost, GroupsForTracks, Settling, USUAL};
 pub(crate) use settler::{Estimate, Weighed, cheapest_first, closing, idle};
 pub(crate) use state::{BATCH_MAX, Fight, Plugging, Reclaim};

@@ -22,6 +22,8 @@ const COST_MAX: u64 = 7;
 const ALIKE: (u64, u64) = (5, 4);
 /// What part of a segment is won together where that is dear.
 const DEAR_PART: u64 = 4;
+/// What part of a segment must fit for what waits to go on for a while. Where that takes anything, no more is won.
+pub(crate) const SERVED_PART: u64 = 8;
 /// Where groups are written when they are clean, those are emptied in idle times of which less than so many of a hundred
 /// fragments are in use: they win more than half of what they take.
 const IDLE_EMPTIER: u32 = 60;
@@ -43,6 +45,8 @@ pub(crate) enum CostLimit {
     High,
     /// The operation gets ENOSPC else: what serves as it is may be moved too.
     Any,
+    /// The same for overwrites, which need little: ranges of the log whose free space serves nobody come before all else.
+    Dear,
     /// Nobody waits for it: what takes a disk less than to plug holes instead.
     Cheaper(PluggingCost),
     /// Nobody waits for it: groups of which less than so many of a hundred fragments are in use.
@@ -56,7 +60,7 @@ impl CostLimit {
     fn allows(self, live: u64, won: u64) -> bool {
         let (most, least) = match self {
             CostLimit::Low => (5, 3),
-            CostLimit::High | CostLimit::Any => (COST_MAX, 1),
+            CostLimit::High | CostLimit::Dear | CostLimit::Any => (COST_MAX, 1),
             CostLimit::Cheaper(plugging) => return plugging.costs_more(live, won),
             CostLimit::LessFull(percent) | CostLimit::Emptiest(percent) => {
                 return live * 100 < (live + won) * u64::from(percent);
@@ -117,7 +121,8 @@ impl Goal {
     /// room.
     pub fn limits(self, served: bool) -> &'static [CostLimit] {
         match self {
-            Goal::Dear | Goal::All | Goal::Lend { dear: true } => &[CostLimit::Any],
+            Goal::Dear | Goal::All => &[CostLimit::Any],
+            Goal::Lend { dear: true } => &[CostLimit::Dear],
             Goal::Segments(_) if served => &[CostLimit::Low],
             Goal::Segments(_) | Goal::Lend { .. } => &[CostLimit::Low, CostLimit::High],
         }
@@ -228,15 +233,25 @@ impl Cleaner<'_> {
         let segment = self.geometry.frags_for(self.geometry.segment_max.into());
         let frags = match limit {
             CostLimit::High => segment / DEAR_PART,
+            CostLimit::Dear => segment / SERVED_PART,
             _ => segment,
         };
+        // Data that wait need whole groups.
+        if limit == CostLimit::Dear && elsewhere.groups_awaited == 0 {
+            let ranges = self.compactable(frags, self.sizes.hole_least());
+            if !ranges.is_empty() {
+                return (Vec::new(), ranges);
+            }
+        }
         let groups = self.groups_to_empty(limit, frags, elsewhere);
         let extents = groups
             .iter()
             .map(|group| self.geometry.group_extent(*group));
         let ranges = match (groups.is_empty(), limit) {
             (false, _) => extents.flat_map(|extent| self.pieces(extent)).collect(),
-            (true, CostLimit::Any) => self.compactable(segment),
+            (true, CostLimit::Any | CostLimit::Dear) => {
+                self.compactable(frags, self.geometry.frags_for(HOLE_MIN))
+            }
             (true, _) => Vec::new(),
         };
         (groups, ranges)
@@ -370,10 +385,9 @@ impl Cleaner<'_> {
         CostLimit::Cheaper(prices.plugging(hole, frags))
     }
 
-    /// Log ranges to be compacted, the cheapest that are worth it, until about `frags` free fragments are won; in the
-    /// order of their addresses, so that neighbours are read without a seek.
-    fn compactable(&self, frags: u64) -> Vec<Extent> {
-        let hole_max = self.geometry.frags_for(HOLE_MIN);
+    /// Log ranges to be compacted, the cheapest that are worth it, until about `frags` fragments are won that are free in holes
+    /// of less than `hole_max`; in the order of their addresses, so that neighbours are read without a seek.
+    fn compactable(&self, frags: u64, hole_max: u64) -> Vec<Extent> {
         let found = self.space.cleaning().compact_candidates(hole_max);
         self.pieces_of(found, frags, COST_MAX)
     }
@@ -474,7 +488,9 @@ impl Cleaner<'_> {
         let found: Vec<CleaningCost> = self.worth_emptying(role, limit, but, holes).collect();
         let cheapest = batch(&found, frags, room);
         match limit {
-            CostLimit::Low | CostLimit::High | CostLimit::Any => nearest(&found, cheapest, room),
+            CostLimit::Low | CostLimit::High | CostLimit::Dear | CostLimit::Any => {
+                nearest(&found, cheapest, room)
+            }
             CostLimit::Cheaper(_) | CostLimit::LessFull(_) | CostLimit::Emptiest(_) => {
                 cheapest.to_vec()
             }
@@ -494,7 +510,9 @@ impl Cleaner<'_> {
         let (policy, again) = match limit {
             CostLimit::Cheaper(_) | CostLimit::LessFull(_) => (self.policy, true),
             CostLimit::Emptiest(_) => (CleaningPolicy::Greedy, true),
-            CostLimit::Low | CostLimit::High | CostLimit::Any => (CleaningPolicy::Greedy, false),
+            CostLimit::Low | CostLimit::High | CostLimit::Dear | CostLimit::Any => {
+                (CleaningPolicy::Greedy, false)
+            }
         };
         let fixed = self.checkpoints.summaries();
         let cleaning = self.space.cleaning();

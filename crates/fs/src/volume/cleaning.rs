@@ -7,7 +7,7 @@ use super::drive::Lack;
 use super::{Durability, Engine, Sealer};
 use crate::core::Core;
 use crate::error::Error;
-use crate::reclaim::{self, BATCH_MAX, CostLimit, Fight, Goal, IDLE_ROUNDS};
+use crate::reclaim::{self, BATCH_MAX, CostLimit, Fight, Goal, IDLE_ROUNDS, SERVED_PART};
 use loamfs_format::{Extent, GroupNo};
 
 /// Rounds of compaction in one go: enough to go through a whole log.
@@ -16,9 +16,6 @@ const REPLENISH_ROUNDS: usize = 1024;
 /// Segments' worth of room that a fight for space wins, so that the next one is some time off; what is cheapest to win
 /// comes first, and what was not moved is cheaper to move later.
 const WON_AT_ONCE: u32 = 1;
-
-/// What part of a segment must fit for what waits to go on for a while.
-const SERVED_PART: u64 = 8;
 
 /// How a fight for space stands.
 #[derive(Clone, Copy, Debug)]
