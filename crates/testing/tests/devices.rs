@@ -14,18 +14,18 @@ use loamfs_testing::shrink::Limit;
 use loamfs_testing::watchdog::Watchdog;
 
 /// One single workload in so many; a prime.
-const SINGLES_STEP: usize = 613;
+const SINGLES_STEP: usize = 1009;
 /// The same of those that carry files.
-const CARRYING_STEP: usize = 61;
+const CARRYING_STEP: usize = 97;
 /// The same of those that write them back.
 const WRITTEN_BACK_STEP: usize = 61;
 /// The same of those on a device with a section.
-const SECTIONED_STEP: usize = 89;
+const SECTIONED_STEP: usize = 127;
 
 #[test]
 fn two_devices_do_what_the_model_does() {
     let watchdog = Watchdog::start(Duration::from_secs(120));
-    for seed in 100..104 {
+    for seed in 100..102 {
         let case = campaign::Case::of(seed, None);
         watchdog.enter(Some(case.to_string()));
         let shrinking = Limit::Time(Duration::from_secs(20));
@@ -70,7 +70,7 @@ fn explore(system: &Pair, cases: &[Case], keep_going: bool) -> Outcome {
 fn either_device_may_keep_or_lose_what_it_has_not_flushed() {
     let singles = GEOMETRIES.into_iter().flat_map(all_singles);
     let singles = singles.step_by(SINGLES_STEP);
-    let pairs = (3000..3006).map(combined);
+    let pairs = (3000..3004).map(combined);
     let cases: Vec<Case> = singles.chain(pairs).chain([long(3000, 60)]).collect();
     // Without deltas, and with them in a case of three. Those on full volumes, with thousands of states each, are left to the program.
     let some = cases.iter().filter(|case| !case.name.contains("/full/"));
