@@ -14,7 +14,7 @@ use loamfs_testing::without::Without;
 
 /// What every change of the repository has time for: a copy of the superblock rots in longer runs alone, and few states crash again.
 const EFFORT: Effort = Effort {
-    states: 9,
+    states: 6,
     stretches: usize::MAX,
     again_in: 400,
     kill_in: 60,
