@@ -56,6 +56,12 @@ for number in $(seq $FILES); do
 done
 (cd "$mnt" && find . -type f -print0 | xargs -0 sha256sum) >"$work/sums"
 sync -f "$mnt"
+# A file that stands beside its inode in the log takes one request by chance. So inodes change until their blocks are written
+# once more, elsewhere.
+for mode in 600 640 600 640 600 640 600 640; do
+    find "$mnt/dir" -type f -exec chmod $mode {} +
+    sync -f "$mnt"
+done
 out_of_log=$(requests)
 [ "$(figure tracks.cold_reads)" = 0 ] || fail "reads are counted though nothing may form"
 "$loamfs" unmount "$mnt"
@@ -70,10 +76,10 @@ until_it formed $FILES
 same "formed"
 [ "$(figure groups.track)" -gt 0 ] || fail "no groups of tracks"
 out_of_tracks=$(requests)
-# In the log a file may stand beside its inode by chance: that is not compared.
-[ "$out_of_tracks" -le 22 ] || fail "twenty cold reads took $out_of_tracks requests, and $out_of_log before"
+[ "$out_of_tracks" -le 22 ] && [ "$out_of_tracks" -lt "$out_of_log" ] ||
+    fail "twenty cold reads took $out_of_tracks requests, and $out_of_log before"
 "$loamfs" unmount "$mnt"
 expect 0 "$loamfs" check "$image"
 mount_it noatime
 same "on the device"
-ok "tracks formed: twenty cold reads take $out_of_tracks requests, and took $out_of_log"
+ok "tracks formed: twenty cold reads take $out_of_tracks requests instead of $out_of_log"
