@@ -56,20 +56,7 @@ pub fn grow(device: &Arc<dyn Device>, size: Option<u64>, env: &Env) -> Result<(u
 
 /// Opens the volume as it is.
 pub(crate) fn open(device: &Arc<dyn Device>, env: &Env) -> Result<Volume, Error> {
-    open_as(device, false, env)
-}
-
-/// Opens the volume as it is, to read it only or not.
-pub(crate) fn open_as(
-    device: &Arc<dyn Device>,
-    read_only: bool,
-    env: &Env,
-) -> Result<Volume, Error> {
-    let options = OpenOptions {
-        read_only,
-        ..OpenOptions::default()
-    };
-    Volume::open(Arc::clone(device), &options, env.clone())
+    Volume::open(Arc::clone(device), &OpenOptions::default(), env.clone())
 }
 
 /// The superblocks of a volume that was recovered and closed: it stands on one checkpoint, which one copy names at least.

@@ -6,9 +6,10 @@
 
 use crate::env::{Env, Random};
 use crate::error::Error;
-use crate::grow::{bytes, closed, open, open_as, refuse_moved, reopened, room_on};
+use crate::grow::{bytes, closed, open, refuse_moved, reopened, room_on};
 use crate::law;
 use crate::mkfs::lead_in;
+use crate::volume::{OpenOptions, Volume};
 use loamfs_device::{Device, Member};
 use loamfs_format::superblock::{
     DEVICES_MAX, DeviceEntry, DeviceKind, DeviceState, INCOMPATIBLE_DEVICES, Superblock,
@@ -128,7 +129,7 @@ pub fn remove_emptied(
     Ok(sizes)
 }
 
-/// Takes devices out of the volume that are missing, and gives up what they held ([`crate::Upkeep::give_up`]). Returns the
+/// Takes devices out of the volume that are missing, and gives up what they held (`Upkeep::give_up`). Returns the
 /// volume's size before and after, in bytes.
 ///
 /// # Errors
@@ -142,7 +143,13 @@ pub fn remove_missing(
     let join = || members::join_without(first, others).map_err(loamfs_log::LogError::from);
     let mut volume = join()?;
     // What is refused leaves the devices as they are: the missing one may come back.
-    open_as(&volume, true, env)?.upkeep().may_give_up()?;
+    let to_read = OpenOptions {
+        read_only: true,
+        ..OpenOptions::default()
+    };
+    Volume::open(Arc::clone(&volume), &to_read, env.clone())?
+        .upkeep()
+        .may_give_up()?;
     let sb = superblocks::read(volume.as_ref())?.newest;
     if members::missing_of(&sb, volume.as_ref()).any(|entry| entry.is_second_place()) {
         // What is written now the copy will never have.

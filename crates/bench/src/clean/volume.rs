@@ -2,7 +2,7 @@
 //! which leaves out its reserve, as the simulator's leaves out what cleaning needs.
 
 use clap::ValueEnum;
-use loamfs_fs::{Ino, MkfsOptions, NewInode, OpenOptions, ROOT_INO, StatFs, Volume};
+use loamfs_fs::{Ino, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume};
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 
@@ -62,7 +62,7 @@ pub struct Subject {
 pub struct Row {
     /// What was overwritten.
     pub pattern: Pattern,
-    /// How much of files lives, in percent of what it can take.
+    /// How much the files take, in percent of what it can take.
     pub utilisation: u32,
     /// Blocks that the simulator wrote for a new one, greedy.
     pub simulated: f64,
@@ -107,8 +107,8 @@ struct Stand {
     modelled: Modelled,
     files: Vec<Ino>,
     contents: Contents,
-    /// What it could take when it was empty, and what was in use, in bytes.
-    empty: (u64, u64),
+    /// Bytes that can be in use, metadata too.
+    capacity: u64,
     random: ChaCha8Rng,
     /// Changes with each overwrite.
     salt: u8,
@@ -135,16 +135,17 @@ impl Stand {
             modelled,
             files: Vec::new(),
             contents: subject.contents,
-            empty: (0, 0),
+            capacity: 0,
             random: generator(seed, "clean"),
             salt: 0,
             longest: 0.0,
             refused: 0,
         };
-        let available = |figures: StatFs| figures.available * u64::from(figures.fragment_size);
-        stand.empty = (available(stand.volume().statfs()), stand.used());
+        let figures = stand.volume().statfs();
+        let room = figures.available * u64::from(figures.fragment_size);
+        stand.capacity = room + stand.used();
         let (piece, pieces) = subject.contents.shape();
-        let count = stand.empty.0 * u64::from(utilisation) / 100 / (piece * pieces);
+        let count = room * u64::from(utilisation) / 100 / (piece * pieces);
         stand.make(count).map_err(failed("filling"))?;
         Ok(stand)
     }
@@ -157,12 +158,6 @@ impl Stand {
     fn used(&self) -> u64 {
         let figures = self.volume().statfs();
         (figures.total - figures.free) * u64::from(figures.fragment_size)
-    }
-
-    /// What part lives of what it can take.
-    fn in_use(&self) -> f64 {
-        let (available, used) = self.empty;
-        self.used() as f64 / (available + used) as f64
     }
 
     fn make(&mut self, count: u64) -> Result<(), loamfs_fs::Error> {
@@ -227,7 +222,7 @@ impl Stand {
         let written = (info.device - before.0.device).total().write_bytes as f64;
         let contents = (info.written_bytes - before.0.written_bytes) as f64;
         let simulated = |share| cost(scale, pattern, Policy::Greedy, share).amplification;
-        let in_use = self.in_use();
+        let in_use = self.used() as f64 / self.capacity as f64;
         Ok(Row {
             pattern,
             utilisation,

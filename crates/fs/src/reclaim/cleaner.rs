@@ -46,7 +46,7 @@ pub(crate) enum CostLimit {
     /// The operation gets ENOSPC else: what serves as it is may be moved too.
     Any,
     /// The same for overwrites, which need little: ranges of the log whose free space serves nobody come before all else.
-    Dear,
+    Lent,
     /// Nobody waits for it: what takes a disk less than to plug holes instead.
     Cheaper(PluggingCost),
     /// Nobody waits for it: groups of which less than so many of a hundred fragments are in use.
@@ -60,7 +60,7 @@ impl CostLimit {
     fn allows(self, live: u64, won: u64) -> bool {
         let (most, least) = match self {
             CostLimit::Low => (5, 3),
-            CostLimit::High | CostLimit::Dear | CostLimit::Any => (COST_MAX, 1),
+            CostLimit::High | CostLimit::Lent | CostLimit::Any => (COST_MAX, 1),
             CostLimit::Cheaper(plugging) => return plugging.costs_more(live, won),
             CostLimit::LessFull(percent) | CostLimit::Emptiest(percent) => {
                 return live * 100 < (live + won) * u64::from(percent);
@@ -122,7 +122,7 @@ impl Goal {
     pub fn limits(self, served: bool) -> &'static [CostLimit] {
         match self {
             Goal::Dear | Goal::All => &[CostLimit::Any],
-            Goal::Lend { dear: true } => &[CostLimit::Dear],
+            Goal::Lend { dear: true } => &[CostLimit::Lent],
             Goal::Segments(_) if served => &[CostLimit::Low],
             Goal::Segments(_) | Goal::Lend { .. } => &[CostLimit::Low, CostLimit::High],
         }
@@ -233,11 +233,11 @@ impl Cleaner<'_> {
         let segment = self.geometry.frags_for(self.geometry.segment_max.into());
         let frags = match limit {
             CostLimit::High => segment / DEAR_PART,
-            CostLimit::Dear => segment / SERVED_PART,
+            CostLimit::Lent => segment / SERVED_PART,
             _ => segment,
         };
         // Data that wait need whole groups.
-        if limit == CostLimit::Dear && elsewhere.groups_awaited == 0 {
+        if limit == CostLimit::Lent && elsewhere.groups_awaited == 0 {
             let ranges = self.compactable(frags, self.sizes.hole_least());
             if !ranges.is_empty() {
                 return (Vec::new(), ranges);
@@ -249,7 +249,7 @@ impl Cleaner<'_> {
             .map(|group| self.geometry.group_extent(*group));
         let ranges = match (groups.is_empty(), limit) {
             (false, _) => extents.flat_map(|extent| self.pieces(extent)).collect(),
-            (true, CostLimit::Any | CostLimit::Dear) => {
+            (true, CostLimit::Any | CostLimit::Lent) => {
                 self.compactable(frags, self.geometry.frags_for(HOLE_MIN))
             }
             (true, _) => Vec::new(),
@@ -488,7 +488,7 @@ impl Cleaner<'_> {
         let found: Vec<CleaningCost> = self.worth_emptying(role, limit, but, holes).collect();
         let cheapest = batch(&found, frags, room);
         match limit {
-            CostLimit::Low | CostLimit::High | CostLimit::Dear | CostLimit::Any => {
+            CostLimit::Low | CostLimit::High | CostLimit::Lent | CostLimit::Any => {
                 nearest(&found, cheapest, room)
             }
             CostLimit::Cheaper(_) | CostLimit::LessFull(_) | CostLimit::Emptiest(_) => {
@@ -510,7 +510,7 @@ impl Cleaner<'_> {
         let (policy, again) = match limit {
             CostLimit::Cheaper(_) | CostLimit::LessFull(_) => (self.policy, true),
             CostLimit::Emptiest(_) => (CleaningPolicy::Greedy, true),
-            CostLimit::Low | CostLimit::High | CostLimit::Dear | CostLimit::Any => {
+            CostLimit::Low | CostLimit::High | CostLimit::Lent | CostLimit::Any => {
                 (CleaningPolicy::Greedy, false)
             }
         };

@@ -45,7 +45,7 @@ impl Upkeep<'_> {
     ///
     /// # Errors
     /// [`Error::Options`]; as for [`Upkeep::lost`].
-    pub fn may_give_up(&self) -> Result<(), Error> {
+    pub(crate) fn may_give_up(&self) -> Result<(), Error> {
         let refuse = |text: String| Err(Error::Options(text));
         if self.missing().is_empty() {
             return refuse("no device of this volume is missing".into());
@@ -60,12 +60,12 @@ impl Upkeep<'_> {
     }
 
     /// Gives up what stood on devices that are missing, for good: what is left of it moves, and both copies of the superblock
-    /// say that they leave. When this returns, nothing is there any more.
+    /// say that they leave. When this returns, nothing is there any more. That it may be done was asked before
+    /// ([`Upkeep::may_give_up`]), without a single write.
     ///
     /// # Errors
-    /// As for [`Upkeep::may_give_up`] and [`Upkeep::evacuate`].
-    pub fn give_up(&self) -> Result<(), Error> {
-        self.may_give_up()?;
+    /// As for [`Upkeep::evacuate`].
+    pub(crate) fn give_up(&self) -> Result<(), Error> {
         let missing = Missing(self);
         self.leave_missing()?;
         // What nobody has any more does not move.
