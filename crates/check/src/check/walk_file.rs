@@ -177,6 +177,9 @@ impl<'v> Walker<'_, 'v> {
                 return;
             }
             let count = rest.count.min(UNITS - rest.unit % UNITS);
+            // One device may be missing while the next is there.
+            let piece = Extent::new(rest.home, count * unit_frags);
+            let count = self.volume.io().on_one_device(piece).frags / unit_frags;
             self.piece(file, Run { count, ..rest });
             let home = FragAddr(rest.home.0 + count * unit_frags);
             rest = Run {

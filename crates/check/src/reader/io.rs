@@ -1,7 +1,7 @@
 //! Reading bytes at addresses of the volume.
 
 use crate::BlockFault;
-use loamfs_device::{Buffer, Device, DeviceError, IoKind, Read};
+use loamfs_device::{Buffer, Device, DeviceError, IoKind, Member, Read};
 use loamfs_format::{Extent, FragAddr, Geometry, Pointer};
 
 /// A device, seen through a volume's geometry.
@@ -59,6 +59,20 @@ impl Io<'_> {
             let held = member.range();
             held.start < start + len && start < held.end
         })
+    }
+
+    /// How much of a range the device holds on which it begins, in whole units; at least one.
+    pub(crate) fn on_one_device(&self, extent: Extent) -> Extent {
+        let start = self.geometry.byte_offset(extent.start);
+        let held = self.device.members().iter().map(Member::range);
+        let frags = held
+            .filter(|held| held.contains(&start))
+            .map(|held| (held.end - start) / self.frag())
+            .min()
+            .unwrap_or(extent.frags);
+        let unit = self.geometry.unit_frags();
+        let frags = (frags / unit * unit).max(unit).min(extent.frags);
+        Extent::new(extent.start, frags)
     }
 
     /// Bytes of a range, or `None` when it leaves the volume.
