@@ -6,6 +6,8 @@ TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),$(CURDIR)/target)
 LOAMFS := $(TARGET)/release/loamfs
 # What the tests of real mounts try: it is there after the unit tests, and sums that overflow and assertions that fail are met.
 TRIED := $(TARGET)/debug/loamfs
+# What hangs is ended, so that it is named; the slowest machine needs a fifth of it.
+PATIENCE := timeout --kill-after=60
 # What `loamfs bench` starts, from beside it.
 MEASURE := $(TARGET)/release/loamfs-bench
 SCRIPTS := crates/cli/scripts
@@ -82,11 +84,11 @@ lint: setup
 	! cargo tree --edges normal --package loamfs | grep loamfs-bench
 
 unit: setup
-	$(OWN_MOUNTS) cargo test --workspace
+	$(PATIENCE) 3000 $(OWN_MOUNTS) cargo test --workspace
 
 # Wrong procedures, in one build more: the tests must notice.
 procedures: setup
-	sh crates/testing/procedures/run.sh $(TARGET)
+	$(PATIENCE) 3000 sh crates/testing/procedures/run.sh $(TARGET)
 
 # Real mounts: each script says at its head what it tries. These leave the machine as it is and wait for disks more than
 # they work, so that three at once, or one beside the unit tests, end sooner. The longest come first. `fsx` is random work
@@ -112,13 +114,13 @@ alone:
 	$(MAKE) --jobs=1 $(ALONE:%=smoke-%)
 
 smoke-%: setup
-	$(ROOT) unshare --mount bash crates/cli/tests/$*.sh $(TRIED) $(ARGUMENTS)
+	$(ROOT) $(PATIENCE) 900 unshare --mount bash crates/cli/tests/$*.sh $(TRIED) $(ARGUMENTS)
 
 smoke-lfs-%: setup
-	$(ROOT) unshare --mount bash crates/cli/tests/through.sh lfs $(TRIED) crates/cli/tests/$*.sh $(ARGUMENTS)
+	$(ROOT) $(PATIENCE) 900 unshare --mount bash crates/cli/tests/through.sh lfs $(TRIED) crates/cli/tests/$*.sh $(ARGUMENTS)
 
 smoke-through-%: setup
-	$(ROOT) unshare --mount bash crates/cli/tests/through.sh uring $(TRIED) crates/cli/tests/$*.sh $(ARGUMENTS)
+	$(ROOT) $(PATIENCE) 900 unshare --mount bash crates/cli/tests/through.sh uring $(TRIED) crates/cli/tests/$*.sh $(ARGUMENTS)
 
 # With all tests: after `make unit` nothing is left to build, where a release of what tests take would be minutes.
 debug: setup
@@ -133,7 +135,7 @@ brim: setup
 
 # The suite comes from the Rust registry and stays in the target directory.
 test-posix: debug
-	$(ROOT) env "PATH=$(PATH)" unshare --mount bash crates/cli/tests/posix.sh $(TRIED) $(TARGET)/pjdfstest $(POSIX)
+	$(ROOT) env "PATH=$(PATH)" $(PATIENCE) 3000 unshare --mount bash crates/cli/tests/posix.sh $(TRIED) $(TARGET)/pjdfstest $(POSIX)
 
 # For example: make test-programs PROGRAMS="git sqlite"
 test-programs: build
