@@ -18,6 +18,9 @@ const PLUGGED: u64 = 8 << 10;
 /// Map nodes from which on a checkpoint is due, at least.
 const CHECKPOINT_NODES: u64 = 64;
 
+/// Map nodes that the segment before a checkpoint changes besides. The forecast may reckon with more.
+const SEGMENT_NODES: u64 = 16;
+
 /// Bytes of a segment that the reserve has room for, where segments may be that long.
 const RESERVED_SEGMENT: u64 = 8 << 20;
 
@@ -100,7 +103,8 @@ impl<'c> Sizes<'c> {
     /// Bytes that only deletes, checkpoints and compaction may use: two checkpoints of the largest size with their next
     /// addresses, and a segment of deletes before each (rule 10); and what first writes of reserved space will take.
     pub fn reserve_bytes(self) -> u64 {
-        let checkpoint = self.checkpoint_nodes() * NODE_SIZE as u64 + 64 * 1024;
+        let nodes = self.checkpoint_nodes() + SEGMENT_NODES;
+        let checkpoint = nodes * NODE_SIZE as u64 + 64 * 1024;
         let bounded = checkpoint.min(self.volume_bytes() / 16);
         if !self.law.keeps_reserve() {
             return 0;
