@@ -248,6 +248,9 @@ problems! {
     /// What readers of the file are not given without the device.
     #[error("inode {ino}: {} of its data are on a device that is missing", human(*bytes))]
     413 Note false MissingData { ino: Ino, bytes: u64 }
+    /// Programs that do not know them would change data and leave the checksums of what was there.
+    #[error("inode {ino} has checksums beside its content, which the superblock does not announce")]
+    414 Major false ChecksumsUnannounced { ino: Ino }
 
     /// An entry at a key that its name does not have.
     #[error("directory {dir}: the entry with key {key} does not have the hash of its name")]
@@ -411,6 +414,7 @@ impl Problem {
             | P::ExtentBeyondSize { ino, .. }
             | P::ExtentTooFar { ino, .. }
             | P::UnwrittenUnannounced { ino, .. }
+            | P::ChecksumsUnannounced { ino }
             | P::ChecksumMissing { ino, .. }
             | P::ChecksumOfHole { ino, .. }
             | P::UnitData { ino, .. }

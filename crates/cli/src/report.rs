@@ -342,11 +342,12 @@ impl Report {
         };
         [
             format!(
-                "made      {} UTC, profile {}{}, fragments of {}, blocks of {}, groups of {}",
+                "made      {} UTC, profile {}{}, fragments of {}, small files up to {}, blocks of {}, groups of {}",
                 self.words("/volume/created"),
                 self.words("/volume/profile"),
                 deltas,
                 size("/volume/fragment_size"),
+                size("/volume/small_size"),
                 size("/volume/block_size"),
                 size("/volume/group_bytes"),
             ),

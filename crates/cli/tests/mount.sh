@@ -114,7 +114,7 @@ python3 - "$mnt" <<'END'
 import ctypes, errno, mmap, os, sys
 os.chdir(sys.argv[1])
 libc = ctypes.CDLL(None, use_errno=True)
-keep, punch, zero, block = 1, 2, 16, 16384
+keep, punch, zero, block = 1, 2, 16, 4096
 
 def fallocate(fd, mode, offset, length):
     if libc.fallocate(fd, mode, ctypes.c_long(offset), ctypes.c_long(length)) != 0:

@@ -15,15 +15,30 @@ impl Default for CrcRun {
 }
 
 impl CrcRun {
+    /// That of so many first units of it, at most all.
+    pub fn of(crcs: &[u32]) -> CrcRun {
+        let mut run = CrcRun::default();
+        run.0
+            .iter_mut()
+            .zip(crcs)
+            .for_each(|(slot, crc)| *slot = *crc);
+        run
+    }
+
+    /// The checksums without the zeros at the end.
+    pub fn used(&self) -> &[u32] {
+        let len = self
+            .0
+            .iter()
+            .rposition(|crc| *crc != 0)
+            .map_or(0, |last| last + 1);
+        &self.0[..len]
+    }
+
     /// The bytes on disk: without the zeros at the end; `None` when nothing is left.
     pub fn encode(&self) -> Option<Vec<u8>> {
-        let len = self.0.iter().rposition(|crc| *crc != 0)? + 1;
-        Some(
-            self.0[..len]
-                .iter()
-                .flat_map(|crc| crc.to_le_bytes())
-                .collect(),
-        )
+        let used = self.used();
+        (!used.is_empty()).then(|| used.iter().flat_map(|crc| crc.to_le_bytes()).collect())
     }
 
     /// Reads the bytes; `None` when they are no run.

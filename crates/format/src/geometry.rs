@@ -15,8 +15,10 @@ pub const GROUPS_MAX: u64 = 1 << 20;
 pub struct Geometry {
     /// Bytes of a fragment: a power of two, 512 to 4,096.
     pub fragment_size: u32,
-    /// Bytes of a block: a power of two, 4 KiB to 1 MiB, at least a fragment.
+    /// Bytes of a block of large files: a power of two, 4 KiB to 1 MiB, at least a fragment.
     pub block_size: u32,
+    /// Most bytes of a small file, and of a piece of an attribute's value: a power of two, 4 KiB to 1 MiB, at least a block.
+    pub small_size: u32,
     /// Fragments of a group: a power of two.
     pub group_frags: u64,
     /// Fragments of the volume.
@@ -35,6 +37,11 @@ impl Geometry {
     /// Fragments of a block.
     pub const fn block_frags(&self) -> u64 {
         (self.block_size / self.fragment_size) as u64
+    }
+
+    /// Fragments of the longest small file.
+    pub const fn small_frags(&self) -> u64 {
+        (self.small_size / self.fragment_size) as u64
     }
 
     /// Where a block is whose content takes `stored` bytes: nodes of maps may be there twice, one copy behind the other.
@@ -116,13 +123,16 @@ impl Geometry {
         if !self.fragment_size.is_power_of_two() || !(512..=4096).contains(&self.fragment_size) {
             return bad("fragment size");
         }
-        if !self.block_size.is_power_of_two()
-            || !(UNIT_SIZE..=BLOCK_SIZE_MAX).contains(&self.block_size)
+        let of_blocks =
+            |size: u32| size.is_power_of_two() && (UNIT_SIZE..=BLOCK_SIZE_MAX).contains(&size);
+        if !of_blocks(self.block_size)
+            || !of_blocks(self.small_size)
+            || self.block_size > self.small_size
         {
             return bad("block size");
         }
         if !self.group_frags.is_power_of_two()
-            || self.group_frags < 8 * self.block_frags()
+            || self.group_frags < 8 * self.small_frags()
             || self.group_frags > (1 << 28) / u64::from(self.fragment_size)
         {
             return bad("group size");

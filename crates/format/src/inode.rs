@@ -1,5 +1,6 @@
 //! The inode: 512 bytes, 272 of fixed fields, 240 of what the fields say it is (H6, H22).
 
+use crate::checksum::{CRC_UNITS, CrcRun};
 use crate::node::TreeRoot;
 use crate::pointer::{Pointer, RawPointer};
 use crate::types::{GroupNo, Ino, Ssn};
@@ -334,6 +335,10 @@ struct RawFileExtent {
 /// Most extents in an inode.
 pub const INLINE_EXTENTS_MAX: usize = TAIL / size_of::<RawFileExtent>();
 
+/// Most checksums in an inode: what one extent leaves room for.
+pub const INLINE_CRCS_MAX: usize = (TAIL - size_of::<RawFileExtent>()) / size_of::<U32>();
+const _: () = assert!(INLINE_CRCS_MAX as u64 <= CRC_UNITS);
+
 /// An inode in memory, as a segment shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inode {
@@ -379,6 +384,8 @@ pub struct Inode {
     pub frags: u64,
     /// Tree of CRC32C, one a 4 KiB unit, of homed data.
     pub checksums: TreeRoot,
+    /// Those of the first units of a large file, one each, 0 where there is none, while it has no such tree.
+    pub crcs: Vec<u32>,
     /// Tree of attributes that do not fit inline.
     pub xattrs: TreeRoot,
     /// Inline attributes ([`crate::xattr`]).
@@ -418,7 +425,7 @@ struct RawInode {
     slot_or_placement: u8,
     body_len: U16,
     xattr_len: U16,
-    table: U16,
+    table_or_crcs: U16,
     checksums: [u8; TreeRoot::SIZE],
     xattrs: [u8; TreeRoot::SIZE],
     tail: [u8; TAIL],
@@ -482,6 +489,7 @@ impl Inode {
             truncating: u64::MAX,
             frags: 0,
             checksums: TreeRoot::EMPTY,
+            crcs: Vec::new(),
             xattrs: TreeRoot::EMPTY,
             inline_xattrs: Vec::new(),
             body: Body::Empty,
@@ -526,7 +534,20 @@ impl Inode {
         TAIL.saturating_sub(self.body.len() + self.table.claim() + self.inline_xattrs.len())
     }
 
-    /// The bytes on disk. Body, attributes and table have [`TAIL`] bytes. Where earlier programs left the table too little room
+    /// Whether so many checksums fit into what body and attributes leave of the tail.
+    pub fn has_room_for_crcs(&self, count: usize) -> bool {
+        count <= INLINE_CRCS_MAX && count * size_of::<U32>() <= self.room()
+    }
+
+    /// A run of the checksums in the inode.
+    pub fn inline_run(&self, key: u64) -> CrcRun {
+        match key {
+            0 => CrcRun::of(&self.crcs),
+            _ => CrcRun::default(),
+        }
+    }
+
+    /// The bytes on disk. Body, attributes, table and checksums have [`TAIL`] bytes. Where earlier programs left the table too little room
     /// beside the attributes it is left out, since the directory says all that it does; what else does not fit is cut.
     pub fn encode(&self) -> [u8; SIZE] {
         let mut raw = RawInode::new_zeroed();
@@ -540,9 +561,19 @@ impl Inode {
         };
         raw.body_len = U16::new(body_len as u16);
         raw.xattr_len = U16::new(xattr_len as u16);
-        raw.table = U16::new(table.len() as u16 | table.mark());
+        let room = TAIL - body_len - xattr_len;
+        let crcs: Vec<u8> = self.crcs.iter().flat_map(|crc| crc.to_le_bytes()).collect();
+        let crcs_len = match self.is_file() {
+            true => crcs.len().min(room / size_of::<U32>() * size_of::<U32>()),
+            false => 0,
+        };
+        raw.table_or_crcs = match self.is_file() {
+            true => U16::new(crcs_len as u16),
+            false => U16::new(table.len() as u16 | table.mark()),
+        };
         raw.tail[..body_len].copy_from_slice(&body[..body_len]);
         raw.tail[body_len..][..table.len()].copy_from_slice(&table.encode());
+        raw.tail[body_len..][..crcs_len].copy_from_slice(&crcs[..crcs_len]);
         raw.tail[TAIL - xattr_len..].copy_from_slice(&self.inline_xattrs[..xattr_len]);
         zerocopy::transmute!(raw)
     }
@@ -595,9 +626,15 @@ impl Inode {
         let body_len = usize::from(raw.body_len.get());
         let xattr_len = usize::from(raw.xattr_len.get());
         let is_dir = raw.mode.get() & mode::TYPE == mode::DIRECTORY;
-        let table = if is_dir { raw.table.get() } else { 0 };
-        let table_len = usize::from(table & !TABLE_TREE);
-        if body_len + table_len + xattr_len > TAIL {
+        let table = if is_dir { raw.table_or_crcs.get() } else { 0 };
+        let is_file = raw.mode.get() & mode::TYPE == mode::REGULAR;
+        let crcs = if is_file { raw.table_or_crcs.get() } else { 0 };
+        let (table_len, crcs_len) = (usize::from(table & !TABLE_TREE), usize::from(crcs));
+        if body_len + table_len + crcs_len + xattr_len > TAIL {
+            return Err(InodeError::Tail);
+        }
+        let (crcs, rest) = raw.tail[body_len..][..crcs_len].as_chunks::<4>();
+        if !rest.is_empty() || crcs.len() > INLINE_CRCS_MAX {
             return Err(InodeError::Tail);
         }
         let (placement, tier) = match is_dir {
@@ -627,6 +664,7 @@ impl Inode {
             truncating: raw.truncating.get(),
             frags: raw.frags.get(),
             checksums: root(&raw.checksums)?,
+            crcs: crcs.iter().copied().map(u32::from_le_bytes).collect(),
             xattrs: root(&raw.xattrs)?,
             inline_xattrs: raw.tail[TAIL - xattr_len..].to_vec(),
             body: Body::decode(raw.body, raw.slot_or_placement, &raw.tail[..body_len])?,

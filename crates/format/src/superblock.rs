@@ -25,10 +25,11 @@ pub use devices::{DEVICE_OFFSET_MAX, DEVICES_MAX, DeviceEntry, DeviceKind, Devic
 pub use disk::DiskFigures;
 pub use features::{
     COMPATIBLE_ATIME, Features, INCOMPATIBLE_DELTAS, INCOMPATIBLE_DEVICES, INCOMPATIBLE_KNOWN,
-    INCOMPATIBLE_LAZY_INODES, INCOMPATIBLE_TRACKS, INCOMPATIBLE_UNWRITTEN, RO_COMPATIBLE_ALL_LOG,
-    RO_COMPATIBLE_BEHIND, RO_COMPATIBLE_COPY, RO_COMPATIBLE_KNOWN, RO_COMPATIBLE_LIMIT,
-    RO_COMPATIBLE_PLACEMENT, RO_COMPATIBLE_PLACES, RO_COMPATIBLE_SECOND_COPIES,
-    RO_COMPATIBLE_SECTIONS, RO_COMPATIBLE_TIER, RO_COMPATIBLE_WRITE_BACK,
+    INCOMPATIBLE_LAZY_INODES, INCOMPATIBLE_SHORT_CHECKSUMS, INCOMPATIBLE_TAILS,
+    INCOMPATIBLE_TRACKS, INCOMPATIBLE_UNWRITTEN, RO_COMPATIBLE_ALL_LOG, RO_COMPATIBLE_BEHIND,
+    RO_COMPATIBLE_COPY, RO_COMPATIBLE_KNOWN, RO_COMPATIBLE_LIMIT, RO_COMPATIBLE_PLACEMENT,
+    RO_COMPATIBLE_PLACES, RO_COMPATIBLE_SECOND_COPIES, RO_COMPATIBLE_SECTIONS, RO_COMPATIBLE_TIER,
+    RO_COMPATIBLE_WRITE_BACK,
 };
 pub use places::{OFFSETS, OFFSETS_SMALL, PROBES, SMALL_DEVICE, offsets};
 pub use scrub::ScrubMark;
@@ -251,7 +252,11 @@ impl RawSuperblock {
     fn geometry(&self) -> Geometry {
         Geometry {
             fragment_size: self.fragment_size.get(),
-            block_size: self.block_size.get(),
+            block_size: match self.incompatible.get() & INCOMPATIBLE_TAILS {
+                0 => self.block_size.get(),
+                _ => UNIT_SIZE,
+            },
+            small_size: self.block_size.get(),
             group_frags: self.group_frags.get(),
             total_frags: self.total_frags.get(),
             segment_max: self.segment_max.get(),
@@ -304,7 +309,7 @@ impl Superblock {
         raw.ro_compatible = U64::new(self.ro_compatible);
         raw.incompatible = U64::new(self.incompatible);
         raw.fragment_size = U32::new(g.fragment_size);
-        raw.block_size = U32::new(g.block_size);
+        raw.block_size = U32::new(g.small_size);
         raw.group_frags = U64::new(g.group_frags);
         raw.total_frags = U64::new(g.total_frags);
         raw.segment_max = U32::new(g.segment_max);

@@ -105,6 +105,7 @@ fn superblock_of_one() -> Superblock {
         geometry: Geometry {
             fragment_size: 512,
             block_size: 8192,
+            small_size: 8192,
             group_frags: 0x1000,
             total_frags: 0x9000,
             segment_max: 0x0003_0000,
@@ -574,6 +575,7 @@ fn inode(body: Body) -> Inode {
         truncating: 0x2728,
         frags: 0x292a,
         checksums: root(),
+        crcs: Vec::new(),
         xattrs: TreeRoot { level: 6, ..root() },
         inline_xattrs: b"zz".to_vec(),
         body,
@@ -810,6 +812,44 @@ fn a_directory_says_on_which_devices_large_files_go() {
 }
 
 #[test]
+fn checksums_stand_behind_the_body() {
+    let extent = FileExtent {
+        block: 3,
+        pointer: POINTER,
+    };
+    let file = |count: u32| Inode {
+        size: 1 << 20,
+        body: Body::Extents(vec![extent]),
+        crcs: (0..count).map(|unit| 0x0403_0201 + unit).collect(),
+        ..Inode::new(Ino(32), mode::REGULAR, 1, Timestamp::default())
+    };
+    for count in [0, 1, 48] {
+        let inode = file(count);
+        let bytes = inode.encode();
+        assert_eq!(bytes[142..144], (4 * count as u16).to_le_bytes());
+        assert_eq!(Inode::decode(&bytes), Ok(inode));
+    }
+    let bytes = file(2).encode();
+    assert_eq!(bytes[272 + 48..][..8], [1, 2, 3, 4, 2, 2, 3, 4]);
+    let said = |count: u16| {
+        let mut bytes = file(1).encode();
+        bytes[142..144].copy_from_slice(&count.to_le_bytes());
+        Inode::decode(&bytes).map(drop)
+    };
+    assert_eq!(said(192), Ok(()));
+    for count in [3, 196, 240] {
+        assert_eq!(said(count), Err(InodeError::Tail), "{count} bytes");
+    }
+    // Attributes come first.
+    assert!(!file(48).has_room_for_crcs(49));
+    let attributed = Inode {
+        inline_xattrs: vec![0; 20],
+        ..file(40)
+    };
+    assert!(attributed.has_room_for_crcs(43) && !attributed.has_room_for_crcs(44));
+}
+
+#[test]
 fn what_no_inode_may_say_of_tracks_is_refused() {
     let put = |inode: &Inode, at: usize, value: &[u8]| {
         let mut bytes = inode.encode();
@@ -823,8 +863,8 @@ fn what_no_inode_may_say_of_tracks_is_refused() {
     };
     assert_eq!(put(&dir, 142, &[241, 0]), Err(InodeError::Tail));
     assert_eq!(put(&dir, 142, &[48, 0x80]), Err(InodeError::Root));
-    // Of what is no directory the field says nothing.
-    assert_eq!(put(&new(mode::REGULAR), 142, &[241, 0]), Ok(()));
+    // Of what is neither a directory nor a regular file the field says nothing.
+    assert_eq!(put(&new(mode::FIFO), 142, &[241, 0]), Ok(()));
     let settled = Inode {
         size: 3,
         body: Body::Settled(Settled {

@@ -65,6 +65,7 @@ fn volumes_of_countless_groups() {
     let geometry = |groups: u64| Geometry {
         fragment_size: 4096,
         block_size: 4096,
+        small_size: 4096,
         group_frags: 8,
         total_frags: groups * 8,
         segment_max: 1 << 16,

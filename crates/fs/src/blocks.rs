@@ -632,6 +632,7 @@ mod tests {
         let geometry = Geometry {
             fragment_size: 1024,
             block_size: 16 << 10,
+            small_size: 16 << 10,
             group_frags: 8 << 10,
             total_frags: 64 << 10,
             segment_max: 1 << 20,

@@ -389,7 +389,7 @@ pub(crate) fn apply(
         map.extend(change.put.iter().map(|e| (e.block, *e)));
         store(inode, blocks, map.into_values().collect())?;
     }
-    Ok(())
+    leave_room(inode, blocks)
 }
 
 /// Keeps extents in the inode while they fit, else plants a tree.
@@ -421,6 +421,9 @@ fn plant(inode: &Inode, blocks: &mut Blocks, extents: &[FileExtent]) -> Result<B
 
 /// The checksums of units, by unit; 0 stands for "none".
 pub(crate) fn crc_run(inode: &Inode, blocks: &mut Blocks, key: u64) -> Result<CrcRun, Stop> {
+    if inode.checksums.is_empty() {
+        return Ok(inode.inline_run(key));
+    }
     match crc_tree(inode).get(&inode.checksums, blocks, key)? {
         None => Ok(CrcRun::default()),
         Some(entry) => Ok(CrcRun::decode(entry.value()).ok_or(Corrupt::MapEntry {
@@ -430,20 +433,56 @@ pub(crate) fn crc_run(inode: &Inode, blocks: &mut Blocks, key: u64) -> Result<Cr
     }
 }
 
-/// New values of runs of checksums, worked out before they are put.
-pub(crate) type CrcChange = BTreeMap<u64, CrcRun>;
+/// The key of the first run from one on that has a checksum.
+pub(crate) fn next_run(inode: &Inode, blocks: &mut Blocks, key: u64) -> Result<Option<u64>, Stop> {
+    if inode.checksums.is_empty() {
+        return Ok((key == 0 && !inode.crcs.is_empty()).then_some(0));
+    }
+    let next = crc_tree(inode).next(&inode.checksums, blocks, key)?;
+    Ok(next.map(|entry| entry.key()))
+}
 
-/// Works out how the checksum tree changes when `units` get new checksums (0: none), and reads what
-/// [`apply_crcs`] will need.
+/// New values of runs of checksums, worked out before they are put.
+#[derive(Debug, Default)]
+pub(crate) struct CrcChange {
+    runs: BTreeMap<u64, CrcRun>,
+    /// Whether they may stand in the inode.
+    short: bool,
+}
+
+impl CrcChange {
+    /// What a unit's checksum becomes, if it is of one of the runs.
+    pub fn of(&self, unit: u64) -> Option<u32> {
+        let run = self.runs.get(&(unit / CRC_UNITS))?;
+        Some(run.0[(unit % CRC_UNITS) as usize])
+    }
+
+    /// Those that an inode has behind it, if they may stand there and it has no tree of them.
+    fn in_inode(&self, inode: &Inode) -> Option<Vec<u32>> {
+        if !self.short || !inode.checksums.is_empty() {
+            return None;
+        }
+        let first = self.runs.get(&0).cloned();
+        let first = first.unwrap_or_else(|| inode.inline_run(0));
+        let mut others = self.runs.range(1..);
+        let alone = others.all(|(_, run)| run.used().is_empty());
+        let fits = alone && inode.has_room_for_crcs(first.used().len());
+        fits.then(|| first.used().to_vec())
+    }
+}
+
+/// Works out how a file's checksums change when `units` get new ones (0: none), and reads what [`apply_crcs`] will need. They may
+/// stand in the inode where the volume is `short`.
 pub(crate) fn prepare_crcs(
     inode: &Inode,
     blocks: &mut Blocks,
+    short: bool,
     units: impl IntoIterator<Item = (u64, u32)>,
 ) -> Result<CrcChange, Stop> {
-    let mut change = CrcChange::new();
+    let mut runs: BTreeMap<u64, CrcRun> = BTreeMap::new();
     for (unit, crc) in units {
         let key = unit / CRC_UNITS;
-        let run = match change.entry(key) {
+        let run = match runs.entry(key) {
             std::collections::btree_map::Entry::Occupied(run) => run.into_mut(),
             std::collections::btree_map::Entry::Vacant(slot) => {
                 slot.insert(crc_run(inode, blocks, key)?)
@@ -453,18 +492,18 @@ pub(crate) fn prepare_crcs(
     }
     let (tree, root) = (crc_tree(inode), &inode.checksums);
     let mut absent = BTreeSet::new();
-    for (key, run) in &change {
-        if run.encode().is_some() {
+    for (key, run) in &runs {
+        if !run.used().is_empty() {
             tree.prepare_put(root, blocks, *key)?;
-        } else if tree.get(root, blocks, *key)?.is_some() {
-            tree.prepare_remove(root, blocks, *key)?;
-        } else {
+        } else if crc_run(inode, blocks, *key)?.used().is_empty() {
             absent.insert(*key);
+        } else {
+            tree.prepare_remove(root, blocks, *key)?;
         }
     }
     // When its leaf has gone for other reasons, the search for what is not there ends in one that nobody has read.
-    change.retain(|key, _| !absent.contains(key));
-    Ok(change)
+    runs.retain(|key, _| !absent.contains(key));
+    Ok(CrcChange { runs, short })
 }
 
 /// Puts prepared checksums.
@@ -473,17 +512,50 @@ pub(crate) fn apply_crcs(
     blocks: &mut Blocks,
     change: &CrcChange,
 ) -> Result<(), Stop> {
+    if let Some(crcs) = change.in_inode(inode) {
+        inode.crcs = crcs;
+        return Ok(());
+    }
+    plant_crcs(inode, blocks)?;
     let (tree, mut root) = (crc_tree(inode), inode.checksums);
-    for (key, run) in change {
+    for (key, run) in &change.runs {
         if let Some(value) = run.encode() {
             tree.put(&mut root, blocks, *key, &value)?;
         }
     }
-    for (key, run) in change {
-        if run.encode().is_none() {
+    for (key, run) in &change.runs {
+        if run.used().is_empty() {
             tree.remove(&mut root, blocks, *key)?;
         }
     }
     inode.checksums = root;
+    Ok(())
+}
+
+/// Leaves a file the checksums of its first units.
+pub(crate) fn cut_crcs(inode: &mut Inode, units: u64) {
+    let keep = usize::try_from(units).unwrap_or(usize::MAX);
+    inode.crcs.truncate(keep);
+    inode.crcs = CrcRun::of(&inode.crcs).used().to_vec();
+}
+
+/// Gives the checksums in an inode a tree where extents and attributes need their room.
+pub(crate) fn leave_room(inode: &mut Inode, blocks: &mut Blocks) -> Result<(), Stop> {
+    match inode.has_room_for_crcs(inode.crcs.len()) {
+        true => Ok(()),
+        false => plant_crcs(inode, blocks),
+    }
+}
+
+/// Moves the checksums in an inode to a tree. Beside one that is there they say nothing.
+fn plant_crcs(inode: &mut Inode, blocks: &mut Blocks) -> Result<(), Stop> {
+    if inode.checksums.is_empty()
+        && let Some(value) = inode.inline_run(0).encode()
+    {
+        let mut root = TreeRoot::EMPTY;
+        crc_tree(inode).put(&mut root, blocks, 0, &value)?;
+        inode.checksums = root;
+    }
+    inode.crcs.clear();
     Ok(())
 }

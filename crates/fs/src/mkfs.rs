@@ -15,8 +15,9 @@ use loamfs_format::ifile::block_of;
 use loamfs_format::inode::{Inode, ROOT_INO, mode};
 use loamfs_format::superblock::{
     CheckpointRef, DeviceEntry, DiskFigures, Geometry, INCOMPATIBLE_DELTAS, INCOMPATIBLE_DEVICES,
-    INCOMPATIBLE_LAZY_INODES, PROBES, RO_COMPATIBLE_ALL_LOG, RO_COMPATIBLE_PLACES,
-    RO_COMPATIBLE_SECOND_COPIES, RO_COMPATIBLE_SECTIONS, ScrubMark, Section, Superblock, UNIT_SIZE,
+    INCOMPATIBLE_LAZY_INODES, INCOMPATIBLE_SHORT_CHECKSUMS, INCOMPATIBLE_TAILS, PROBES,
+    RO_COMPATIBLE_ALL_LOG, RO_COMPATIBLE_PLACES, RO_COMPATIBLE_SECOND_COPIES,
+    RO_COMPATIBLE_SECTIONS, ScrubMark, Section, Superblock, UNIT_SIZE,
 };
 use loamfs_format::{BlockKind, Extent, FragAddr, Ino, InodeBlockNo, Ssn, Token};
 use loamfs_log::writer::{LogWriter, Tail};
@@ -38,7 +39,7 @@ pub struct MkfsOptions {
     pub label: String,
     /// Profile that presets the switches: one of [`PROFILES`].
     pub profile: String,
-    /// Bytes of a block, 4 KiB to 1 MiB.
+    /// Most bytes of a small file, 4 KiB to 256 KiB; of a block too, where there are no tails.
     pub block_size: u32,
     /// Bytes of a fragment, 512 to 4,096.
     pub fragment_size: u32,
@@ -53,6 +54,10 @@ pub struct MkfsOptions {
     /// Whether segments may say what changed in inodes instead of writing their blocks. Programs that do not know this refuse the
     /// volume.
     pub deltas: bool,
+    /// Whether blocks of large files have 4 KiB, so that their last one wastes little, and short ones have their checksums in their
+    /// inodes. Programs that do not know this refuse the
+    /// volume.
+    pub tails: bool,
     /// How what the fast device holds, the log, stands a second time, on the largest of the slow ones; `None`: it stands there once.
     pub copy: Option<CopyKind>,
     /// How fast devices give out blocks of large files, if by extents.
@@ -80,6 +85,7 @@ impl Default for MkfsOptions {
             checkpoint_segments_max: None,
             checkpoint_nodes_max: None,
             deltas: true,
+            tails: true,
             copy: None,
             section: None,
             avg_file_size: 16 << 10,
@@ -185,7 +191,8 @@ pub(crate) fn geometry(have: u64, o: &MkfsOptions) -> Result<Geometry, Error> {
     let nodes = (size / 4096 / 64).clamp(16, 2048) as u32;
     let geometry = Geometry {
         fragment_size: o.fragment_size,
-        block_size: o.block_size,
+        block_size: if o.tails { UNIT_SIZE } else { o.block_size },
+        small_size: o.block_size,
         group_frags: group / u64::from(o.fragment_size),
         total_frags: size / u64::from(UNIT_SIZE) * u64::from(UNIT_SIZE / o.fragment_size),
         segment_max,
@@ -304,6 +311,9 @@ fn superblock(
             | sections,
         incompatible: match o.deltas {
             true => INCOMPATIBLE_DELTAS | INCOMPATIBLE_LAZY_INODES,
+            false => 0,
+        } | match o.tails {
+            true => INCOMPATIBLE_TAILS | INCOMPATIBLE_SHORT_CHECKSUMS,
             false => 0,
         },
         checkpoint: CheckpointRef {

@@ -506,6 +506,7 @@ mod tests {
         Geometry {
             fragment_size: 1024,
             block_size: 16 << 10,
+            small_size: 16 << 10,
             group_frags: 8 * MIB,
             total_frags: 64 * MIB,
             segment_max: 1 << 20,

@@ -8,6 +8,7 @@ mod acls;
 use crate::blocks::{Stop, What};
 use crate::core::Core;
 use crate::error::{Corrupt, Error};
+use crate::extents;
 use crate::loader::Loader;
 use crate::permission::AclKind;
 use crate::tree::Tree;
@@ -49,7 +50,7 @@ impl Put {
         if let Some(old) = &self.old {
             drop_value(core, ino, key, &old.xattr);
         }
-        let block = core.geometry.block_size as usize;
+        let block = core.geometry.small_size as usize;
         let in_log = self.value.len() > TREE_VALUE_MAX;
         let (stored, value) = if in_log {
             // The pieces get their addresses when the segment is sealed.
@@ -80,6 +81,7 @@ impl Put {
             node.inode_mut().xattrs = root;
         }
         node.inode_mut().inline_xattrs = map.encode();
+        extents::leave_room(node.inode_mut(), &mut core.blocks)?;
         if self.old.is_none() {
             let names = node.names_size();
             node.set_names_size(names.map(|bytes| bytes + xattr.full_name().len() + 1));

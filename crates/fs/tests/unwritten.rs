@@ -5,14 +5,31 @@ mod common;
 
 use common::{mounted, open};
 use loamfs_check::{Options, check};
-use loamfs_device::{Device, Effect, FaultyDevice, IoKind, Op, Rule};
-use loamfs_fs::{Durability, Error, Ino, NewInode, Place, ROOT_INO, SetAttr, Volume};
+use loamfs_device::{Device, Effect, FaultyDevice, IoKind, MemoryDevice, Op, Rule};
+use loamfs_fs::{
+    Durability, Env, Error, Ino, MkfsOptions, NewInode, Place, ROOT_INO, SetAttr, Volume, mkfs,
+};
 use std::sync::Arc;
 
 const NEW: NewInode = NewInode::of_mode(0o644);
 const UNIT: u64 = 4096;
 /// Bytes of a block of these volumes.
-const BLOCK: u64 = 16 << 10;
+const BLOCK: u64 = 4 << 10;
+
+/// A volume without tails, of which a block has four units.
+fn mounted_with_long_blocks(bytes: u64) -> (Arc<dyn Device>, Volume) {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(bytes));
+    let options = MkfsOptions {
+        tails: false,
+        ..MkfsOptions::default()
+    };
+    mkfs(&device, &options, &Env::fixed(1)).unwrap();
+    let volume = open(&device);
+    (device, volume)
+}
+
+/// Bytes of a block there.
+const LONG: u64 = 4 * UNIT;
 
 fn create(volume: &Volume, name: &[u8]) -> Ino {
     volume.create(ROOT_INO, name, &NEW).unwrap().ino
@@ -108,22 +125,19 @@ fn what_stood_there_before_is_never_seen() {
 
 #[test]
 fn only_what_was_written_is_data() {
-    let (device, volume) = mounted(64 << 20);
+    let (device, volume) = mounted_with_long_blocks(64 << 20);
     let ino = create(&volume, b"f");
-    volume.ranges(ino).allocate(0, 100 * BLOCK, true).unwrap();
+    volume.ranges(ino).allocate(0, 100 * LONG, true).unwrap();
     volume
-        .write(ino, 10 * BLOCK + UNIT, &[1; UNIT as usize])
+        .write(ino, 10 * LONG + UNIT, &[1; UNIT as usize])
         .unwrap();
     let expect = |volume: &Volume| {
-        assert_eq!(volume.ranges(ino).seek_data(0).unwrap(), 10 * BLOCK);
+        assert_eq!(volume.ranges(ino).seek_data(0).unwrap(), 10 * LONG);
         assert_eq!(volume.ranges(ino).seek_hole(0).unwrap(), 0);
-        assert_eq!(
-            volume.ranges(ino).seek_hole(10 * BLOCK).unwrap(),
-            11 * BLOCK
-        );
-        let behind = volume.ranges(ino).seek_data(11 * BLOCK);
+        assert_eq!(volume.ranges(ino).seek_hole(10 * LONG).unwrap(), 11 * LONG);
+        let behind = volume.ranges(ino).seek_data(11 * LONG);
         assert!(matches!(behind, Err(Error::NoData)), "{behind:?}");
-        assert_eq!(bytes(volume, ino), 100 * BLOCK);
+        assert_eq!(bytes(volume, ino), 100 * LONG);
     };
     expect(&volume);
     volume.sync().unwrap();
@@ -137,13 +151,13 @@ fn only_what_was_written_is_data() {
     assert_eq!(places(&volume, ino), written);
     // What was written once is written over like anything else.
     volume
-        .write(ino, 10 * BLOCK + UNIT, &[2; UNIT as usize])
+        .write(ino, 10 * LONG + UNIT, &[2; UNIT as usize])
         .unwrap();
     volume.sync().unwrap();
     drop(volume);
     let volume = open(&device);
     expect(&volume);
-    assert_eq!(volume.read(ino, 10 * BLOCK + UNIT, 1).unwrap(), [2]);
+    assert_eq!(volume.read(ino, 10 * LONG + UNIT, 1).unwrap(), [2]);
     volume.upkeep().settle(100).unwrap();
     volume.close().unwrap();
     assert_sound(&device);
@@ -366,7 +380,7 @@ fn a_small_volume_keeps_its_promise_too() {
 /// Who makes room moves what was reserved, without a write.
 #[test]
 fn what_is_reserved_moves_and_stays_reserved() {
-    let (device, volume) = mounted(64 << 20);
+    let (device, volume) = mounted_with_long_blocks(64 << 20);
     // Reserved space between files that go.
     let mut reserved = Vec::new();
     for i in 0..40 {
@@ -375,9 +389,9 @@ fn what_is_reserved_moves_and_stays_reserved() {
         volume.write(going, 0, &vec![5; 900_000]).unwrap();
         volume.sync().unwrap();
         let ino = create(&volume, format!("reserved {i}").as_bytes());
-        volume.ranges(ino).allocate(0, 4 * BLOCK, true).unwrap();
+        volume.ranges(ino).allocate(0, 4 * LONG, true).unwrap();
         volume
-            .write(ino, BLOCK, &[i as u8 + 1; UNIT as usize])
+            .write(ino, LONG, &[i as u8 + 1; UNIT as usize])
             .unwrap();
         reserved.push(ino);
     }
@@ -391,9 +405,9 @@ fn what_is_reserved_moves_and_stays_reserved() {
     // Room is won by moving.
     fill(&volume);
     for (i, ino) in (0u8..).zip(&reserved) {
-        assert_eq!(bytes(&volume, *ino), 4 * BLOCK);
-        let content = volume.read(*ino, 0, 4 * BLOCK as usize).unwrap();
-        let (first, rest) = content.split_at(BLOCK as usize);
+        assert_eq!(bytes(&volume, *ino), 4 * LONG);
+        let content = volume.read(*ino, 0, 4 * LONG as usize).unwrap();
+        let (first, rest) = content.split_at(LONG as usize);
         assert!(first.iter().all(|byte| *byte == 0));
         assert_eq!(rest[..UNIT as usize], [i + 1; UNIT as usize]);
         assert!(rest[UNIT as usize..].iter().all(|byte| *byte == 0));
@@ -431,14 +445,14 @@ fn a_crash_leaves_zeros_or_what_was_written() {
 
 #[test]
 fn what_cannot_be_written_in_place_is_written_elsewhere() {
-    let (plain, volume) = mounted(64 << 20);
+    let (plain, volume) = mounted_with_long_blocks(64 << 20);
     drop(volume);
     let faulty = Arc::new(FaultyDevice::new(Arc::clone(&plain)));
     let device: Arc<dyn Device> = faulty.clone();
     let volume = open(&device);
     let ino = create(&volume, b"f");
-    volume.ranges(ino).allocate(0, 8 * BLOCK, true).unwrap();
-    volume.write(ino, 2 * BLOCK, &[1; UNIT as usize]).unwrap();
+    volume.ranges(ino).allocate(0, 8 * LONG, true).unwrap();
+    volume.write(ino, 2 * LONG, &[1; UNIT as usize]).unwrap();
     let rule = Rule::on(Op::Write, Effect::Fail).of_kind(IoKind::Homed);
     faulty.set_rules(vec![rule.times(1)]);
     volume.fsync(ino, false).unwrap();
@@ -446,7 +460,7 @@ fn what_cannot_be_written_in_place_is_written_elsewhere() {
     assert_sound(&plain);
     let volume = open(&plain);
     let content = volume.read(ino, 0, 1 << 20).unwrap();
-    let written = 2 * BLOCK as usize..(2 * BLOCK + UNIT) as usize;
+    let written = 2 * LONG as usize..(2 * LONG + UNIT) as usize;
     assert!(content[written.clone()].iter().all(|byte| *byte == 1));
     let others = content[..written.start]
         .iter()

@@ -391,7 +391,7 @@ impl Placer<'_> {
         let near = self.closed.last().map_or(self.current.start, |e| e.end());
         let want = left.next_multiple_of(unit).max(unit);
         let least = least.max(fair).next_multiple_of(unit);
-        let block = self.geometry.block_frags().next_multiple_of(unit);
+        let block = self.geometry.small_frags().next_multiple_of(unit);
         let holes = self.holes.as_mut();
         let fitted = holes.and_then(|holes| holes.take(want, least));
         let mut found = match fitted {
@@ -469,7 +469,7 @@ impl Placer<'_> {
         let window = self.geometry.frags_for(self.geometry.segment_max.into());
         let end = self.closed.last().map_or(self.current.start, |e| e.end());
         let taken = self.closed.iter().map(|extent| extent.frags).sum::<u64>();
-        let alike = taken.max(2 * self.geometry.block_frags());
+        let alike = taken.max(2 * self.geometry.small_frags());
         let here = match self.space.law().gathers_segments() {
             true => self.space.bitmaps().log_run(end, window),
             false => 0,
@@ -668,6 +668,7 @@ mod tests {
         let geometry = Geometry {
             fragment_size: 4096,
             block_size: 8192,
+            small_size: 8192,
             group_frags: 64,
             total_frags: 4096,
             segment_max: 1 << 16,
@@ -691,6 +692,7 @@ mod tests {
     const GEOMETRY: Geometry = Geometry {
         fragment_size: 1024,
         block_size: 16_384,
+        small_size: 16_384,
         group_frags: 4096,
         total_frags: 8 * 4096,
         segment_max: 8 << 20,

@@ -72,6 +72,7 @@ fn geometry(fragment: u32, block: u32, tail: u64) -> Geometry {
     Geometry {
         fragment_size: fragment,
         block_size: block,
+        small_size: block,
         group_frags: u64::from((1 << 16) / fragment).max(8 * u64::from(block / fragment)),
         total_frags: u64::from((4 << 20) / fragment) + tail,
         segment_max: 1 << 16,

@@ -12,6 +12,7 @@ pub(crate) fn geometry() -> Geometry {
     Geometry {
         fragment_size: 1024,
         block_size: 8192,
+        small_size: 8192,
         group_frags: 64,
         total_frags: 4096,
         segment_max: 1 << 16,
@@ -692,6 +693,7 @@ fn what_is_old_is_emptied_before_what_is_emptier() {
 fn a_terabyte_is_opened_without_its_bitmaps() {
     let geometry = Geometry {
         block_size: 16384,
+        small_size: 16384,
         group_frags: 1 << 18,
         total_frags: 1 << 30,
         ..geometry()

@@ -94,6 +94,7 @@ impl Geometry {
             checkpoint_nodes_max: self.checkpoint_nodes_max,
             // That is a matter of the kind of volume (`loam::VOLUMES`).
             deltas: false,
+            tails: false,
             ..MkfsOptions::default()
         }
     }

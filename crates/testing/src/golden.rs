@@ -18,6 +18,7 @@ mod pair;
 mod placed;
 mod read;
 mod sound;
+mod tails;
 mod timed;
 mod tracked;
 mod twice;
@@ -92,7 +93,7 @@ pub const GAP: Golden = Golden {
 };
 
 /// The golden volumes of one device.
-pub const ALL: [Golden; 16] = [
+pub const ALL: [Golden; 17] = [
     // Unmounted; all kinds of files, attributes and directories.
     Golden {
         name: "sound",
@@ -172,5 +173,10 @@ pub const ALL: [Golden; 16] = [
     Golden {
         name: "lazy",
         make: lazy::make,
+    },
+    // Blocks of 4 KiB, whatever small files may have.
+    Golden {
+        name: "tails",
+        make: tails::make,
     },
 ];

@@ -33,15 +33,15 @@ const DT_REG: u8 = 8;
 
 /// Volumes of the first profile on disks that turn: tracks form by the clock there.
 pub const TURNING: &str = "hfs-turning";
-/// The same with deltas, as mkfs makes them.
+/// The same with deltas and tails, as mkfs makes them.
 pub const DELTAS_TURNING: &str = "hfs-deltas-turning";
 /// Behind the name of a profile: what the disk's time costs is said.
 const ON_DISK: &str = "-turning";
-/// Behind the name of a profile: segments say what changed in inodes (rule 16).
+/// Behind the name of a profile: segments say what changed in inodes (rule 16), and blocks of large files have 4 KiB.
 const WITH_DELTAS: &str = "-deltas";
 /// Kinds of volumes.
 pub const VOLUMES: [&str; 4] = [PROFILES[0], PROFILES[1], DELTAS, "lfs-deltas"];
-/// Volumes of the first profile with deltas.
+/// Volumes of the first profile with deltas and tails.
 pub const DELTAS: &str = "hfs-deltas";
 
 /// The options that volumes of some kind are made with, beside those of their sizes.
@@ -52,6 +52,7 @@ pub fn options_of(volumes: &str) -> MkfsOptions {
     MkfsOptions {
         profile: with_deltas.unwrap_or(volumes).to_owned(),
         deltas: with_deltas.is_some(),
+        tails: with_deltas.is_some(),
         disk: on_disk.map(|_| DiskFigures::TURNING),
         ..MkfsOptions::default()
     }
@@ -95,6 +96,7 @@ impl Loam {
         let MkfsOptions {
             profile,
             deltas,
+            tails,
             disk,
             ..
         } = options_of(self.volumes);
@@ -102,6 +104,7 @@ impl Loam {
             uuid: Some([0x5a; 16]),
             profile,
             deltas,
+            tails,
             disk,
             ..geometry.mkfs_options()
         }

@@ -139,9 +139,11 @@ impl System for Pair {
     }
 
     fn format(&self, device: Arc<dyn Device>, geometry: &Geometry, seed: u64) -> Outcome<()> {
+        let made = options_of(self.loam.volumes);
         let options = MkfsOptions {
             uuid: Some([0x5a; 16]),
-            deltas: options_of(self.loam.volumes).deltas,
+            deltas: made.deltas,
+            tails: made.tails,
             copy: self.copy,
             section: self.section,
             ..geometry.mkfs_options()

@@ -215,9 +215,11 @@ fn described(table: &Superblock) -> String {
 
 impl System for Several {
     fn format(&self, device: Arc<dyn Device>, geometry: &Geometry, seed: u64) -> Outcome<()> {
+        let made = options_of(self.loam.volumes);
         let options = MkfsOptions {
             uuid: Some([0x5a; 16]),
-            deltas: options_of(self.loam.volumes).deltas,
+            deltas: made.deltas,
+            tails: made.tails,
             ..geometry.mkfs_options()
         };
         let parts = Self::parts(&device).map_err(Error::from)?;

@@ -53,6 +53,7 @@ fn made(size: u64) -> Arc<MemoryDevice> {
     let shared: Arc<dyn Device> = device.clone();
     let options = MkfsOptions {
         label: "true".into(),
+        tails: false,
         ..MkfsOptions::default()
     };
     mkfs(&shared, &options, &Env::fixed(1)).unwrap();

@@ -319,7 +319,7 @@ fn a_damaged_file_that_is_in_the_way_is_named_and_deleted() {
         let there = pieces.iter().filter(|piece| is_behind(piece.place));
         there.map(|piece| piece.len).sum()
     };
-    assert_eq!(behind(last), 16 << 10);
+    assert_eq!(behind(last), 4 << 10);
     others.for_each(|number| assert_eq!(behind(number), 0));
     let name = format!("file{last}");
     volume.unlink(dir, name.as_bytes()).unwrap();

@@ -408,7 +408,7 @@ fn what_is_written_back_is_on_the_fast_device_until_nobody_asks_for_anything() {
     let there: Vec<[u64; 2]> = large.iter().map(|ino| homes(&volume, *ino)).collect();
     assert!(there.iter().all(|[fast, slow]| *fast > 0 && *slow == 0));
     assert!(homes(&volume, reserved)[0] > 0);
-    let blocks = |bytes: usize| bytes.next_multiple_of(16 << 10) as u64;
+    let blocks = |bytes: usize| bytes.next_multiple_of(4 << 10) as u64;
     let all = 6 * blocks(2 * LARGE) + blocks(LARGE + 200_000);
     assert_eq!(owed(&volume), all);
     // As long as somebody asks for something now and then, it stays.

@@ -49,6 +49,8 @@ pub struct Subject {
     pub profile: String,
     /// Whether its segments may say what changed in inodes instead of writing their blocks.
     pub deltas: bool,
+    /// Whether blocks of large files have 4 KiB.
+    pub tails: bool,
     /// Its bytes.
     pub bytes: u64,
     /// What is on it.
@@ -127,6 +129,7 @@ impl Stand {
         let made = MkfsOptions {
             profile: subject.profile.clone(),
             deltas: subject.deltas,
+            tails: subject.tails,
             ..MkfsOptions::default()
         };
         let options = OpenOptions::default();

@@ -38,6 +38,9 @@ pub struct CleanArgs {
     /// Its segments write the blocks of inodes, instead of saying what changed in them, as by `mkfs --no-deltas`.
     #[arg(long, requires = "volume")]
     no_deltas: bool,
+    /// Blocks of its large files have 16 KiB, as by `mkfs --no-tails`.
+    #[arg(long, requires = "volume")]
+    no_tails: bool,
     /// What is on it.
     #[arg(long, requires = "volume", default_value = "large")]
     contents: Contents,
@@ -97,6 +100,7 @@ impl CleanArgs {
         let subject = Subject {
             profile: self.profile.clone(),
             deltas: !self.no_deltas,
+            tails: !self.no_tails,
             bytes,
             contents: self.contents,
             utilisations: self.full.clone(),

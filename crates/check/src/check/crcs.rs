@@ -22,6 +22,8 @@ pub(super) struct Crcs<'v> {
     limit: u64,
     /// Whether every run could be read.
     whole: bool,
+    /// What stands in the inode, until it was read.
+    inline: Option<CrcRun>,
 }
 
 impl<'v> Crcs<'v> {
@@ -35,6 +37,8 @@ impl<'v> Crcs<'v> {
             seen: 0,
             limit,
             whole: true,
+            inline: Some(inode.inline_run(0))
+                .filter(|run| inode.checksums.is_empty() && !run.used().is_empty()),
         }
     }
 
@@ -63,6 +67,11 @@ impl<'v> Crcs<'v> {
 
     /// Takes the next run; false at the end.
     fn advance(&mut self, walker: &mut Walker<'_, 'v>) -> bool {
+        if let Some(run) = self.inline.take() {
+            self.seen += self.count(0, &run);
+            self.run = Some((0, run));
+            return true;
+        }
         loop {
             if let Some((page, index)) = &mut self.leaf
                 && let Some((key, value)) = page.entry(*index)

@@ -47,6 +47,7 @@ impl Slotted {
         let may_settle = inode.xattrs.is_empty()
             && inode.inline_xattrs.is_empty()
             && inode.checksums.is_empty()
+            && inode.crcs.is_empty()
             && inode.truncating == u64::MAX;
         let unlike_others = (inode.nlink, may_settle);
         let index = usize::from(settled.slot);

@@ -174,6 +174,7 @@ mod tests {
         let geometry = Geometry {
             fragment_size: 1024,
             block_size: 16_384,
+            small_size: 16_384,
             group_frags: 8192,
             total_frags: 1 << 20,
             segment_max: 1 << 20,

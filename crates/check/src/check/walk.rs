@@ -175,7 +175,7 @@ impl<'w, 'v> Walker<'w, 'v> {
     /// Claims a block of data in the log, and has it read if data are checked.
     pub(super) fn data_block(&mut self, ino: Ino, kind: BlockKind, pointer: &Pointer) {
         let (geometry, last) = (self.volume.geometry(), self.volume.last());
-        match log_fault(geometry, last, pointer, geometry.block_size.into()) {
+        match log_fault(geometry, last, pointer, geometry.small_size.into()) {
             Some(fault) => self.bad_pointer(ino, kind, pointer, fault),
             None => {
                 self.claim(pointer.extent(), kind, 0, ino, 0);

@@ -94,6 +94,10 @@ impl<'v> Walker<'_, 'v> {
             }
             _ => {}
         }
+        if !inode.crcs.is_empty() && !self.volume.superblock().has_short_checksums() {
+            let ino = inode.ino;
+            self.visitor.problem(Problem::ChecksumsUnannounced { ino });
+        }
         self.finish_file(file);
     }
 

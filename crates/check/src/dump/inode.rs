@@ -1,7 +1,8 @@
 //! Inodes, directories and files.
 
 use super::values::{
-    dirent, entries, file_extent, ifile_entry, pointer, table_entry, time, tree_root, value,
+    crc_run, dirent, entries, file_extent, ifile_entry, pointer, table_entry, time, tree_root,
+    value,
 };
 use super::view::{View, Worded, hash, hash32, lines, lines_or_faults, text, worded};
 use crate::reader::TreeSpec;
@@ -33,7 +34,7 @@ pub fn inode(volume: &Volume<'_>, ino: Ino) -> Result<Box<dyn View>, CheckError>
          generation {generation} version {version} segment {segment} parent {parent} anchor \
          {anchor}\n\
          access {access}\nmodify {modify}\nchange {change}\nbirth {birth}\n\
-         {truncating}{content}\n{tracks}{placement}{tier}{checksums}{attributes}",
+         {truncating}{content}\n{tracks}{placement}{tier}{checksums}{crcs}{attributes}",
         inode = ino.0,
         r#type = type_name(&inode),
         mode = format!("{:o}", inode.mode),
@@ -63,6 +64,7 @@ pub fn inode(volume: &Volume<'_>, ino: Ino) -> Result<Box<dyn View>, CheckError>
         placement = placement(inode.placement),
         tier = tier(inode.tier),
         checksums = tree_line("checksum", BlockKind::ChecksumNode, &inode.checksums),
+        crcs = crcs(inode.crcs.len()),
         attributes = attributes(volume, &inode),
     ))
 }
@@ -109,6 +111,14 @@ fn tracks(table: &Table) -> Worded<Option<Box<dyn View>>> {
     };
     let words = table.as_ref().map(ToString::to_string);
     worded(table, words.unwrap_or_default())
+}
+
+/// How many checksums the inode has, if any; they are listed by [`checksums`].
+fn crcs(count: usize) -> Worded<Option<usize>> {
+    match count {
+        0 => worded(None, ""),
+        _ => worded(Some(count), format!("{count} checksums in the inode\n")),
+    }
 }
 
 /// Where small files of a directory go, if it says so.
@@ -204,7 +214,10 @@ pub fn extents(volume: &Volume<'_>, ino: Ino) -> Result<Box<dyn View>, CheckErro
 /// When the inode cannot be read.
 pub fn checksums(volume: &Volume<'_>, ino: Ino) -> Result<Box<dyn View>, CheckError> {
     let inode = volume.inode(ino)?;
-    Ok(Box::new(entries(volume, TreeSpec::checksums(&inode))))
+    Ok(Box::new(match inode.checksums.is_empty() {
+        true if !inode.crcs.is_empty() => lines([crc_run(0, &inode.inline_run(0))]),
+        _ => entries(volume, TreeSpec::checksums(&inode)),
+    }))
 }
 
 /// The access times that are kept beside the inodes, by inode block, with those that do not count any more.

@@ -57,7 +57,7 @@ pub fn superblock(volume: &Volume<'_>) -> Box<dyn View> {
          a directory expected\n\
          features: compatible {compatible}, read-only compatible {ro_compatible}, \
          incompatible {incompatible}\n\
-         {fragments} fragments of {fragment_size} bytes, blocks of {block_size}, \
+         {fragments} fragments of {fragment_size} bytes, blocks of {block_size}{small_size}, \
          {groups} groups of {group_fragments} fragments\n\
          segments up to {segment_max} bytes; \
          a checkpoint after {checkpoint_segments_max} segments, \
@@ -79,6 +79,13 @@ pub fn superblock(volume: &Volume<'_>) -> Box<dyn View> {
         fragments = geometry.total_frags,
         fragment_size = geometry.fragment_size,
         block_size = geometry.block_size,
+        small_size = worded(
+            geometry.small_size,
+            match geometry.small_size == geometry.block_size {
+                true => String::new(),
+                false => format!(", small files up to {}", geometry.small_size),
+            }
+        ),
         groups = geometry.groups(),
         group_fragments = geometry.group_frags,
         segment_max = geometry.segment_max,

@@ -266,9 +266,8 @@ fn atime_run(key: u64, run: &AtimeRun) -> Box<dyn View> {
 }
 
 /// The checksums of up to 64 units, those without data as a dash.
-fn crc_run(key: u64, CrcRun(run): &CrcRun) -> Box<dyn View> {
-    let used = run.iter().rposition(|crc| *crc != 0).map_or(0, |at| at + 1);
-    let crcs = run[..used].iter().map(|crc| -> Box<dyn View> {
+pub(super) fn crc_run(key: u64, run: &CrcRun) -> Box<dyn View> {
+    let crcs = run.used().iter().map(|crc| -> Box<dyn View> {
         match crc {
             0 => Box::new(worded((), "-")),
             crc => Box::new(hash32(*crc)),
@@ -276,7 +275,7 @@ fn crc_run(key: u64, CrcRun(run): &CrcRun) -> Box<dyn View> {
     });
     view!(
         "units from {from} on:{checksums}",
-        from = key.saturating_mul(run.len() as u64),
+        from = key.saturating_mul(run.0.len() as u64),
         checksums = row(crcs, ""),
     )
 }

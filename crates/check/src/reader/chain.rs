@@ -296,7 +296,7 @@ fn bad_blocks(
 
 /// The extent of the segment that holds a block of its body; `None` when none does or the block is no block.
 pub(crate) fn body_extent(io: &Io<'_>, header: &Header, a: &Allocation) -> Option<Extent> {
-    let longest = INODE_BLOCK_MAX.max(io.geometry.block_size.into());
+    let longest = INODE_BLOCK_MAX.max(io.geometry.small_size.into());
     let fits = u64::from(a.stored) <= longest.min(a.extent.frags.saturating_mul(io.frag()));
     let holds = |e: &&Extent| e.start <= a.extent.start && a.extent.end() <= e.end();
     header.extents.iter().find(holds).copied().filter(|_| fits)

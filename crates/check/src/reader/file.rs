@@ -1,7 +1,7 @@
 //! The data of files.
 
 use super::directory::tree_of;
-use super::tree::Entries;
+use super::tree::{Entries, TreeSpec};
 use super::{Volume, homed_fault, log_fault};
 use crate::{BlockFault, CheckError, MapFault};
 use loamfs_device::Buffer;
@@ -56,7 +56,7 @@ impl<'d> Volume<'d> {
     /// # Errors
     /// What is wrong with the pointer or the block.
     pub fn data_block(&self, pointer: &Pointer) -> Result<Buffer, BlockFault> {
-        let most = self.geometry().block_size.into();
+        let most = self.geometry().small_size.into();
         if let Some(fault) = log_fault(self.geometry(), self.state().last, pointer, most) {
             return Err(fault.into());
         }
@@ -169,20 +169,26 @@ impl<'d> Volume<'d> {
         }
     }
 
-    /// What the checksum tree says of a unit; 0 when it says nothing.
+    /// What is said of a unit's checksum; 0 when nothing is.
     fn stored_crc(&self, inode: &Inode, unit: u64) -> Result<u32, CheckError> {
-        let spec = tree_of(inode, BlockKind::ChecksumNode, inode.checksums);
-        let key = unit / CRC_UNITS;
-        let Some(value) = self.lookup(spec, key)? else {
-            return Ok(0);
+        let run = self.crc_run(inode, unit / CRC_UNITS)?;
+        Ok(run.0[(unit % CRC_UNITS) as usize])
+    }
+
+    /// A run of a large file's checksums: from its tree, or from its inode while it has none.
+    pub(crate) fn crc_run(&self, inode: &Inode, key: u64) -> Result<CrcRun, CheckError> {
+        if inode.checksums.is_empty() {
+            return Ok(inode.inline_run(key));
+        }
+        let Some(value) = self.lookup(TreeSpec::checksums(inode), key)? else {
+            return Ok(CrcRun::default());
         };
         let fault = MapFault::Entry {
             kind: BlockKind::ChecksumNode,
             ino: inode.ino,
             key,
         };
-        let run = CrcRun::decode(&value).ok_or(fault)?;
-        Ok(run.0[(unit % CRC_UNITS) as usize])
+        Ok(CrcRun::decode(&value).ok_or(fault)?)
     }
 }
 

@@ -1,13 +1,13 @@
 //! What files hold.
 
 use super::Salvage;
-use crate::reader::{TreeSpec, homed_fault};
-use crate::{BlockFault, CheckError, MapFault};
+use crate::reader::homed_fault;
+use crate::{BlockFault, CheckError};
 use loamfs_format::checksum::{CRC_UNITS, CrcRun, unit_crc};
 use loamfs_format::inode::{Body, FileExtent, Inode};
 use loamfs_format::maps::LazyEntry;
 use loamfs_format::superblock::UNIT_SIZE;
-use loamfs_format::{BlockKind, Extent, FragAddr};
+use loamfs_format::{Extent, FragAddr};
 use std::collections::BTreeMap;
 
 /// Takes bytes of a file, and where they stand.
@@ -132,7 +132,8 @@ impl Salvage<'_> {
         put: Put<'_, E>,
     ) -> Result<(), E> {
         let ino = inode.ino;
-        let crcs = self.crcs(inode, run.unit / CRC_UNITS);
+        let crcs = self.volume.crc_run(inode, run.unit / CRC_UNITS);
+        let crcs = crcs.map(|CrcRun(crcs)| crcs);
         let images = self.images(run);
         damage.may_be_older |= self.findings.no_images;
         let unit_frags = self.volume.geometry().unit_frags();
@@ -216,18 +217,5 @@ impl Salvage<'_> {
         let end = run.home.0 + run.count * self.volume.geometry().unit_frags();
         let known = self.volume.lazy(run.home).flatten();
         known.take_while(|(home, _)| *home < end).collect()
-    }
-
-    /// A run of checksums.
-    fn crcs(&self, inode: &Inode, key: u64) -> Result<[u32; CRC_UNITS as usize], CheckError> {
-        let malformed = MapFault::Entry {
-            kind: BlockKind::ChecksumNode,
-            ino: inode.ino,
-            key,
-        };
-        match self.volume.lookup(TreeSpec::checksums(inode), key)? {
-            Some(value) => Ok(CrcRun::decode(&value).ok_or(malformed)?.0),
-            None => Ok([0; CRC_UNITS as usize]),
-        }
     }
 }

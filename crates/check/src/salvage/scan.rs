@@ -356,6 +356,7 @@ fn superblock(
         geometry: Geometry {
             fragment_size: found.fragment_size,
             block_size,
+            small_size: BLOCK_SIZE_MAX,
             group_frags: (256 << 20) / frag,
             total_frags,
             segment_max: 1 << 28,

@@ -84,6 +84,8 @@ pub struct Builder {
     pub wrong_used: Option<u64>,
     /// Whether inner nodes of the IFILE count an orphan too many.
     pub wrong_aggregate: bool,
+    /// Whether files whose checksums are one run have them in their inodes.
+    pub short: bool,
     /// Chooses blocks of metadata, and bits in them, that are flipped before they get their checksum.
     pub fuzz: Option<Rng>,
     /// Nodes of the maps, which are part of the checkpoint: their allocations.
@@ -100,6 +102,7 @@ impl Builder {
         let geometry = Geometry {
             fragment_size: FRAG as u32,
             block_size: BLOCK as u32,
+            small_size: BLOCK as u32,
             group_frags: GROUP,
             total_frags: TOTAL,
             segment_max: 1 << 20,
@@ -164,6 +167,7 @@ impl Builder {
             data_at: DATA_START,
             wrong_used: None,
             wrong_aggregate: false,
+            short: false,
             fuzz: None,
             body: Vec::new(),
             body_at: None,

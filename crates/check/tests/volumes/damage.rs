@@ -7,7 +7,7 @@ use loamfs_device::MemoryDevice;
 use loamfs_format::inode::{Body, ROOT_INO, mode};
 use loamfs_format::node::TreeRoot;
 use loamfs_format::summary::Unwritten;
-use loamfs_format::superblock::INCOMPATIBLE_UNWRITTEN;
+use loamfs_format::superblock::{INCOMPATIBLE_SHORT_CHECKSUMS, INCOMPATIBLE_UNWRITTEN};
 use loamfs_format::{BlockKind, FragAddr, Ino, InodeBlockNo, Ssn};
 
 /// What is found when an inode is changed.
@@ -237,6 +237,35 @@ fn every_unit_of_data_has_a_checksum_and_no_other() {
         kinds(&b.finish()),
         [""; 0],
         "the image's own checksum counts"
+    );
+}
+
+#[test]
+fn checksums_in_an_inode_count_like_those_of_a_tree() {
+    let short = |incompatible: u64, change: fn(&mut Builder)| {
+        let mut b = Builder::sample();
+        b.short = true;
+        b.sb.incompatible = incompatible;
+        change(&mut b);
+        kinds(&b.finish())
+    };
+    let announced = |change| short(INCOMPATIBLE_SHORT_CHECKSUMS, change);
+    assert_eq!(announced(|_| {}), [""; 0]);
+    assert_eq!(
+        announced(|b| drop(b.crcs.remove(&LARGE))),
+        ["ChecksumMissing"]
+    );
+    let wrong = announced(|b| *b.crcs.get_mut(&LARGE).unwrap().get_mut(&4).unwrap() ^= 1);
+    assert_eq!(wrong, ["UnitData"]);
+    let hole = announced(|b| b.crcs.get_mut(&LARGE).unwrap().extend([(10, 77)]));
+    assert_eq!(hole, ["ChecksumOfHole"]);
+    let unannounced = short(0, |_| {});
+    assert!(
+        !unannounced.is_empty()
+            && unannounced
+                .iter()
+                .all(|kind| *kind == "ChecksumsUnannounced"),
+        "{unannounced:?}"
     );
 }
 

@@ -57,7 +57,7 @@ pub struct MkfsArgs {
     /// written where groups are clean, for disks that write well in long runs alone. It takes one device.
     #[arg(long, default_value = "hfs", value_parser = loamfs_fs::PROFILES)]
     profile: String,
-    /// Unit of large files.
+    /// Longest small file. Longer ones are large, and have blocks of 4K.
     #[arg(long, default_value = "16K", value_parser = parse_u32)]
     block_size: u32,
     /// Unit of the log and of small files.
@@ -74,6 +74,10 @@ pub struct MkfsArgs {
     /// What is done anyway.
     #[arg(long, hide = true, overrides_with = "no_deltas")]
     deltas: bool,
+    /// Give large files blocks of `--block-size`, so that programs older than tails can open the volume. By default blocks have 4K,
+    /// and the end of a large file wastes less.
+    #[arg(long)]
+    no_tails: bool,
     /// Average size of the files to come.
     #[arg(long, value_parser = parse_u32)]
     avg_file_size: Option<u32>,
@@ -190,6 +194,7 @@ impl MkfsArgs {
             fragment_size: self.fragment_size,
             group_size: self.group_size,
             deltas: self.deltas || !self.no_deltas,
+            tails: !self.no_tails,
             avg_file_size: self.avg_file_size.unwrap_or(default.avg_file_size),
             files_per_dir: self.files_per_dir.unwrap_or(default.files_per_dir),
             copy: self.copy.map(Copies::kind),

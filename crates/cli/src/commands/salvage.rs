@@ -55,7 +55,8 @@ pub struct SalvageArgs {
     /// Without a superblock: which volume, if there are remains of several.
     #[arg(long)]
     uuid: Option<uuid::Uuid>,
-    /// Without a superblock: the block size that the volume was made with.
+    /// Without a superblock: how long blocks of large files are. That is 4K, or the volume's `mkfs --block-size` if it was made with
+    /// `--no-tails`.
     #[arg(long, value_parser = parse)]
     block_size: Option<u64>,
     /// The device or image file.
@@ -117,7 +118,7 @@ impl SalvageArgs {
         };
         let fits = u32::try_from(size).ok();
         let fits = fits.filter(|size| size.is_power_of_two() && (4096..=1 << 20).contains(size));
-        let words = "a block has 4K to 1M, a power of two; give what the volume was made with";
+        let words = "a block has 4K to 1M, a power of two; give 4K, or the --block-size of a volume made with --no-tails";
         fits.map(Some).ok_or_else(|| Failure::usage(words))
     }
 

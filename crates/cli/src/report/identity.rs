@@ -116,6 +116,7 @@ impl Identity {
             "created": time::short(self.0.created),
             "fragment_size": geometry.fragment_size,
             "block_size": geometry.block_size,
+            "small_size": geometry.small_size,
             "group_bytes": geometry.byte_offset(loamfs_format::FragAddr(geometry.group_frags)),
             "groups": geometry.groups(),
             "segment_max": geometry.segment_max,

@@ -56,12 +56,18 @@ pub const INCOMPATIBLE_DELTAS: u64 = 8;
 /// Incompatible feature: inodes may come to blocks, and leave them, that segments do not write ([`crate::ifile::IfileEntry::packed`]).
 /// Volumes that have it have [`INCOMPATIBLE_DELTAS`].
 pub const INCOMPATIBLE_LAZY_INODES: u64 = 32;
+/// Incompatible feature: blocks of large files have 4 KiB, however long small files may be ([`crate::Geometry::small_size`]).
+pub const INCOMPATIBLE_TAILS: u64 = 16;
+/// Incompatible feature: large files may have checksums in their inodes ([`crate::inode::Inode::crcs`]).
+pub const INCOMPATIBLE_SHORT_CHECKSUMS: u64 = 64;
 /// Incompatible features that this code knows.
 pub const INCOMPATIBLE_KNOWN: u64 = INCOMPATIBLE_UNWRITTEN
     | INCOMPATIBLE_TRACKS
     | INCOMPATIBLE_DEVICES
     | INCOMPATIBLE_DELTAS
-    | INCOMPATIBLE_LAZY_INODES;
+    | INCOMPATIBLE_LAZY_INODES
+    | INCOMPATIBLE_TAILS
+    | INCOMPATIBLE_SHORT_CHECKSUMS;
 /// Read-only compatible feature: blocks of large files may be in groups of the log, and whoever places new things puts them
 /// there.
 pub const RO_COMPATIBLE_ALL_LOG: u64 = 1;
@@ -150,6 +156,16 @@ impl Superblock {
     /// Whether inodes may come to blocks, and leave them, that segments do not write.
     pub const fn has_lazy_inodes(&self) -> bool {
         self.incompatible & INCOMPATIBLE_LAZY_INODES != 0
+    }
+
+    /// Whether blocks of large files have 4 KiB, however long small files may be.
+    pub const fn has_tails(&self) -> bool {
+        self.incompatible & INCOMPATIBLE_TAILS != 0
+    }
+
+    /// Whether large files may have checksums in their inodes.
+    pub const fn has_short_checksums(&self) -> bool {
+        self.incompatible & INCOMPATIBLE_SHORT_CHECKSUMS != 0
     }
 
     /// Whether [`Superblock::other_places`] are reserved.

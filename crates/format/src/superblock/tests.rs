@@ -14,6 +14,7 @@ fn sample() -> Superblock {
         geometry: Geometry {
             fragment_size: 1024,
             block_size: 16_384,
+            small_size: 16_384,
             group_frags: 8192,
             total_frags: 65_536,
             segment_max: 1 << 20,
@@ -121,7 +122,7 @@ fn every_place_that_a_volume_reaches_is_reserved() {
 
 #[test]
 fn an_unknown_incompatible_feature_is_refused_by_name() {
-    for unknown in [1 << 40, 1 << 4] {
+    for unknown in [1 << 40, 1 << 7] {
         let sb = Superblock {
             incompatible: unknown,
             ..sample()

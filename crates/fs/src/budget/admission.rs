@@ -158,10 +158,10 @@ impl Budget<'_> {
             self.leaving().data,
         );
         let room = room.saturating_sub(leaving) * u64::from(self.geometry.fragment_size);
-        let block = u64::from(self.geometry.block_size);
+        let blocks = size.next_multiple_of(self.geometry.block_size.into());
         let waiting = self.waiting();
-        room >= waiting.blocks + block
+        room >= waiting.blocks + blocks
             && !self.fits_beside(&waiting, size + self.sizes.spill_margin(), 0)
-            && self.fits_beside(&waiting, NODES_COST, block)
+            && self.fits_beside(&waiting, NODES_COST, blocks)
     }
 }

@@ -63,7 +63,7 @@ impl Available<'_> {
             // Groups that are kept from data are won back from it.
             let kept = (log + self.0.sizes.groups_kept_from_data()) * g.group_frags + ragged;
             let blocks = (data + claimable * g.group_frags).saturating_sub(kept);
-            let left = LEFT_BLOCKS * u64::from(g.block_size);
+            let left = LEFT_BLOCKS * u64::from(g.small_size);
             (blocks * frag).saturating_sub(waiting.blocks + left)
         };
         (room(metadata_of(room(0))), outlook.data_leaving * frag)

@@ -301,7 +301,7 @@ impl Budget<'_> {
     fn longest_content(&self, more: u64) -> u64 {
         let g = self.geometry;
         let content = self.pending.content_bytes() + more;
-        g.frags_for(content.min(g.block_size.into()))
+        g.frags_for(content.min(g.small_size.into()))
     }
 
     /// As [`Budget::leaves_checkpoints`], if segments are cut in this way and have no longer block.

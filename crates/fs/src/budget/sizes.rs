@@ -44,7 +44,7 @@ impl<'c> Sizes<'c> {
 
     /// Most bytes of a file that stays in the log.
     pub fn small_max(self) -> u64 {
-        self.geometry.block_size.into()
+        self.geometry.small_size.into()
     }
 
     /// Bytes of the volume.
@@ -141,7 +141,7 @@ impl<'c> Sizes<'c> {
             .max(self.reserved_segment());
         let cut = longest / (EXTENTS_MAX as u64 / 2);
         g.frags_for(cut)
-            .max(g.block_frags())
+            .max(g.small_frags())
             .max(g.frags_for(INODE_BLOCK_MAX))
     }
 

@@ -145,7 +145,7 @@ impl Contents {
 
     fn add_values(&mut self, g: &Geometry, node: &Node) {
         for (key, value) in node.values() {
-            for (i, part) in value.chunks(g.block_size as usize).enumerate() {
+            for (i, part) in value.chunks(g.small_size as usize).enumerate() {
                 self.data.push(Item::Value(node.inode().ino, *key, i));
                 self.frags.push(g.frags_for(part.len() as u64) as u32);
             }

@@ -193,15 +193,15 @@ impl Finalizing<'_> {
     }
 
     fn finalize_value(&mut self, ino: Ino, key: u64, piece: usize) -> Result<(), Stop> {
-        let block_size = self.geometry.block_size as usize;
+        let most = self.geometry.small_size as usize;
         let node = self.inodes.prepared(ino)?;
         let value = node.values().get(&key).cloned().ok_or(VANISHED)?;
-        let part = value.chunks(block_size).nth(piece).ok_or(VANISHED)?;
+        let part = value.chunks(most).nth(piece).ok_or(VANISHED)?;
         let id = who(BlockKind::XattrValue, node.inode(), key);
         let pointer = self.seal.put_data(self.geometry, node.inode(), id, part);
         self.blocks.seal_bytes(&pointer, part.into());
         self.point_value(ino, key, piece, pointer)?;
-        if (piece + 1) * block_size >= value.len() {
+        if (piece + 1) * most >= value.len() {
             self.inodes.prepared(ino)?.take_value(key);
         }
         Ok(())

@@ -5,14 +5,13 @@ use super::{Broken, Change, Claim, Operation, Plan};
 use crate::blocks::Stop;
 use crate::core::Core;
 use crate::error::Error;
-use crate::extents::{self, STEP_EXTENTS};
+use crate::extents::{self, CrcChange, STEP_EXTENTS};
 use crate::reading::joined;
 use crate::tree::Tree;
 use loamfs_format::Ino;
 use loamfs_format::checksum::CRC_UNITS;
 use loamfs_format::inode::{Body, FileExtent};
 use loamfs_format::node::TreeRoot;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Behind every block that a file can have.
@@ -45,10 +44,10 @@ pub(crate) struct TrimChecksums {
     ino: Ino,
     tree: Tree,
     root: TreeRoot,
-    /// First leaf that goes whole.
-    from: u64,
-    /// What becomes of the one before.
-    edge: extents::CrcChange,
+    /// The unit.
+    keep: u64,
+    /// What becomes of the run that it is in.
+    edge: CrcChange,
 }
 
 /// A file goes back to the log.
@@ -103,16 +102,16 @@ impl Draining {
         let from = keep.div_ceil(CRC_UNITS);
         tree.prepare_trim(&root, &mut core.blocks, from, DRAIN_LEAVES)?;
         let edge = if keep.is_multiple_of(CRC_UNITS) || root.is_empty() {
-            BTreeMap::new()
+            CrcChange::default()
         } else {
             let stale = keep..keep.next_multiple_of(CRC_UNITS);
-            extents::prepare_crcs(inode, &mut core.blocks, stale.map(|unit| (unit, 0)))?
+            extents::prepare_crcs(inode, &mut core.blocks, false, stale.map(|unit| (unit, 0)))?
         };
         Ok(Draining::Checksums(TrimChecksums {
             ino,
             tree,
             root,
-            from,
+            keep,
             edge,
         }))
     }
@@ -152,7 +151,7 @@ impl FreeExtents {
 
 impl TrimChecksums {
     fn apply(self, core: &mut Core) -> Result<(), Stop> {
-        let (ino, mut root, from) = (self.ino, self.root, self.from);
+        let (ino, mut root, from) = (self.ino, self.root, self.keep.div_ceil(CRC_UNITS));
         let blocks = &mut core.blocks;
         let trimmed = self
             .tree
@@ -160,6 +159,7 @@ impl TrimChecksums {
         let node = core.inodes.prepared(ino)?;
         node.inode_mut().checksums = root;
         if trimmed.done {
+            extents::cut_crcs(node.inode_mut(), self.keep);
             if !node.inode().checksums.is_empty() {
                 extents::apply_crcs(node.inode_mut(), blocks, &self.edge)?;
             }
@@ -214,6 +214,7 @@ impl ReturnToLog {
             self.tree
                 .trim_step(&mut root, blocks, 0, usize::MAX, |_, _| {})?;
             node.inode_mut().checksums = TreeRoot::EMPTY;
+            node.inode_mut().crcs.clear();
             core.homes().change(ino, &self.change)?;
             let node = core.inodes.prepared(ino)?;
             node.inode_mut().frags = 0;

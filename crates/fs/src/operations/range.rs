@@ -270,7 +270,8 @@ impl Operation for Punch {
             e.block.max(start) * per_block..end.min(stop) * per_block
         });
         let none = freed.map(|unit| (unit, 0));
-        let crcs = extents::prepare_crcs(inode, &mut core.blocks, none)?;
+        let short = core.sb.has_short_checksums();
+        let crcs = extents::prepare_crcs(inode, &mut core.blocks, short, none)?;
         let more = stop < blocks.end;
         Ok(Plan::Change(Punching {
             ino,

@@ -97,6 +97,7 @@ impl Write<'_> {
             units.insert(unit, content);
         }
         let block = u64::from(core.geometry.block_size);
+        let leaving = small.as_ref().map_or(0, |content| content.len() as u64);
         let first = reserved.len() as u64 == range.end - range.start;
         let claim = match first {
             true => Claim::First {
@@ -105,7 +106,7 @@ impl Write<'_> {
             },
             false => Claim::Growth {
                 log: NODES_COST,
-                data: (self.data.len() as u64).next_multiple_of(block) + 2 * block,
+                data: (leaving + self.data.len() as u64).next_multiple_of(block) + 2 * block,
             },
         };
         Ok(Writing::Large {

@@ -1,6 +1,7 @@
 //! Looking for data and holes (lseek), and for extents.
 
 use super::Reading;
+use super::written::Runs;
 use crate::blocks::Stop;
 use crate::error::Error;
 use crate::extents::{self, STEP_EXTENTS, STEP_UNITS};
@@ -80,14 +81,16 @@ impl Reading<'_> {
         let extents = self.extents_from(ino, from, u64::MAX, STEP_EXTENTS)?;
         let all = extents.len() < STEP_EXTENTS;
         let most = from + (STEP_UNITS / per_block).max(1);
-        let mut at = from;
+        let (mut at, mut runs) = (from, Runs::default());
         let mut extents = extents.into_iter().peekable();
         loop {
             if let Some(extent) = extents.peek().filter(|e| e.block <= at) {
                 let end = extent.block + extents::blocks_of(extent, geometry);
                 if at < end && extent.pointer.unwritten {
-                    let units = at * per_block..(at + 1) * per_block;
-                    let written = self.first_written(ino, units)?.is_some();
+                    let mut written = false;
+                    for unit in at * per_block..(at + 1) * per_block {
+                        written |= runs.of(self, ino, unit)? != 0;
+                    }
                     if !written && !waits(self.inodes.prepared(ino)?, at, per_block) {
                         return Ok(Search::At(at));
                     }

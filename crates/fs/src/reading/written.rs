@@ -102,8 +102,8 @@ impl Reading<'_> {
         let mut runs = Runs::default();
         // From the end: files are mostly written forwards.
         for unit in units.rev() {
-            let crc = match change.get(&(unit / CRC_UNITS)) {
-                Some(run) => run.0[(unit % CRC_UNITS) as usize],
+            let crc = match change.of(unit) {
+                Some(crc) => crc,
                 None => runs.of(self, ino, unit)?,
             };
             if crc == 0 {
@@ -115,16 +115,13 @@ impl Reading<'_> {
 
     /// The first unit with a checksum in a range.
     pub fn first_written(&mut self, ino: Ino, units: Range<u64>) -> Result<Option<u64>, Stop> {
-        let inode = self.inodes.prepared(ino)?.inode();
-        let (tree, root) = (extents::crc_tree(inode), inode.checksums);
         let mut at = units.start;
         while at < units.end {
-            let Some(entry) = tree.next(&root, self.blocks, at / CRC_UNITS)? else {
+            let inode = self.inodes.prepared(ino)?.inode();
+            let Some(key) = extents::next_run(inode, self.blocks, at / CRC_UNITS)? else {
                 return Ok(None);
             };
-            let key = entry.key();
             at = at.max(key.saturating_mul(CRC_UNITS));
-            drop(entry);
             let mut runs = Runs::default();
             let end = ((key + 1) * CRC_UNITS).min(units.end);
             while at < end {

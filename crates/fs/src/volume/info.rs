@@ -212,7 +212,7 @@ impl Volume {
         let free = core.fights().clear_frags().saturating_sub(waiting);
         StatFs {
             fragment_size: g.fragment_size,
-            block_size: g.block_size,
+            block_size: g.small_size,
             total: core.sb.present_frags(),
             free,
             available: free.min(available / frag),

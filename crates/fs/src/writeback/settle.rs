@@ -163,7 +163,8 @@ impl Operation for Settle {
         let ino = entry.ino;
         core.prepare_dirty(ino)?;
         let inode = core.inodes.prepared(ino)?.inode();
-        let crcs = extents::prepare_crcs(inode, &mut core.blocks, [(entry.unit, entry.crc)])?;
+        let (short, unit) = (core.sb.has_short_checksums(), (entry.unit, entry.crc));
+        let crcs = extents::prepare_crcs(inode, &mut core.blocks, short, [unit])?;
         Ok(Plan::Change(Settled {
             ino,
             home,

@@ -48,7 +48,8 @@ impl Operation for Show {
         let runs = extents::runs(&fresh, &geometry);
         let blocks = &mut core.blocks;
         let mut change = extents::prepare(node.inode(), blocks, &geometry, &runs, &fresh)?;
-        let crcs = extents::prepare_crcs(node.inode(), blocks, batch.crcs.iter().copied())?;
+        let (short, crcs) = (core.sb.has_short_checksums(), batch.crcs.iter().copied());
+        let crcs = extents::prepare_crcs(node.inode(), blocks, short, crcs)?;
         if fresh.is_empty() {
             change = written_extents(core, ino, &units, &crcs)?;
         }

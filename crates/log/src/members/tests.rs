@@ -26,6 +26,7 @@ fn volume() -> Superblock {
         geometry: Geometry {
             fragment_size: 1024,
             block_size: 16_384,
+            small_size: 16_384,
             group_frags: 512,
             total_frags: 8192,
             segment_max: 1 << 17,

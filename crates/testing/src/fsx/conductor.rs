@@ -31,7 +31,7 @@ pub struct Settings {
     pub processes: u64,
     /// Of the volume, as mkfs reads it.
     pub size: String,
-    /// Whether it is made with deltas.
+    /// Whether it is made with deltas and tails.
     pub deltas: bool,
     /// Bytes of a fast device beside it, likewise, if it has one.
     pub fast: Option<String>,
@@ -303,7 +303,7 @@ fn make_volume(settings: &Settings, image: &Path) -> io::Result<Option<PathBuf>>
     let mut mkfs = Command::new(&settings.loamfs);
     mkfs.args(["mkfs", "--force"]);
     if !settings.deltas {
-        mkfs.arg("--no-deltas");
+        mkfs.args(["--no-deltas", "--no-tails"]);
     }
     let fast = match &settings.fast {
         None => {

@@ -65,6 +65,7 @@ pub(super) fn make() -> Made<Image> {
         label: "golden gap".into(),
         uuid: Some([0x5b; 16]),
         deltas: false,
+        tails: false,
         ..MkfsOptions::default()
     };
     mkfs_on(&devices.collect::<Vec<_>>(), &options, &stopped(90))?;

@@ -43,6 +43,9 @@ pub struct LibraryArgs {
     /// Segments of the library's volume write the blocks of inodes, instead of saying what changed in them, as by `mkfs --no-deltas`.
     #[arg(long, requires = "library")]
     no_deltas: bool,
+    /// Blocks of large files of the library's volume have 16 KiB, as by `mkfs --no-tails`.
+    #[arg(long, requires = "library")]
+    no_tails: bool,
     /// The library tells its device what was freed, as with the mount option of that name.
     #[arg(long, requires = "library")]
     discard: bool,
@@ -60,6 +63,7 @@ impl LibraryArgs {
     fn made_with(&self) -> MkfsOptions {
         let default = MkfsOptions {
             deltas: !self.no_deltas,
+            tails: !self.no_tails,
             ..MkfsOptions::default()
         };
         match self.profile.is_empty() {
@@ -76,6 +80,7 @@ impl LibraryArgs {
         let settle = self.settle.map(|bytes| format!("settle={bytes}"));
         let shingled = self.shingled.then(|| "shingled".to_owned());
         let deltas = self.no_deltas.then(|| "no-deltas".to_owned());
+        let tails = self.no_tails.then(|| "no-tails".to_owned());
         let discard = self.discard.then(|| "discard".to_owned());
         let mut all = CleaningPolicy::NAMED.into_iter();
         let clean = all.find(|(_, policy)| Some(*policy) == self.clean);
@@ -83,7 +88,7 @@ impl LibraryArgs {
         let other = !["", PROFILES[0]].contains(&self.profile.as_str());
         let profile = other.then(|| format!("profile={}", self.profile));
         let told = Vec::from_iter(
-            [settle, shingled, deltas, discard, profile, clean]
+            [settle, shingled, deltas, tails, discard, profile, clean]
                 .into_iter()
                 .flatten(),
         );

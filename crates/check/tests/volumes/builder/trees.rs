@@ -105,6 +105,10 @@ impl Builder {
                     let run = runs.entry(unit / CRC_UNITS).or_default();
                     run.0[(unit % CRC_UNITS) as usize] = *crc;
                 }
+                if self.short && runs.keys().eq([&0]) {
+                    let first = runs.remove(&0).unwrap();
+                    self.inode(ino).crcs = first.used().to_vec();
+                }
                 let entries = runs
                     .iter()
                     .filter_map(|(key, run)| Some((*key, run.encode()?)))

@@ -7,6 +7,7 @@ fn geometry() -> Geometry {
     Geometry {
         fragment_size: 1024,
         block_size: 16384,
+        small_size: 16384,
         group_frags: 8192,
         total_frags: 65536,
         segment_max: 1 << 20,
