@@ -105,6 +105,9 @@ pub enum CheckError {
         "unit {unit} of inode {ino} may have newer data in the log: the part of the lazy map that tells cannot be read"
     )]
     Doubt { ino: Ino, unit: u64 },
+    /// Content of a file that would stand behind its end.
+    #[error("an extent of inode {ino} lies behind the end of the file")]
+    Behind { ino: Ino },
     /// A file with more content than the volume has room for.
     #[error("the extents of inode {ino} are longer than the volume")]
     Extents { ino: Ino },

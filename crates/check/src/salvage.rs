@@ -9,6 +9,7 @@
 //! again. So a name counts only where both are known to be of one time ([`Salvage::is_named`]).
 
 mod attributes;
+mod block_size;
 mod content;
 mod doubt;
 mod index;

@@ -286,6 +286,74 @@ fn without_superblocks_everything_is_found() {
     assert!(!out.findings.gaps && !out.findings.no_images);
 }
 
+/// Their length is told by where files end: all places may be multiples of more.
+#[test]
+fn without_superblocks_blocks_of_any_length_are_told() {
+    const KIB: usize = 1 << 10;
+    for (block_size, tails) in [(16 << 10, true), (16 << 10, false), (64 << 10, false)] {
+        let device = Arc::new(MemoryDevice::new(64 << 20));
+        let shared: Arc<dyn Device> = device.clone();
+        let options = MkfsOptions {
+            block_size,
+            tails,
+            ..MkfsOptions::default()
+        };
+        mkfs(&shared, &options, &Env::fixed(1)).unwrap();
+        let volume = open(&device, 2);
+        let mut files = BTreeMap::new();
+        for number in 0..6 {
+            let name = format!("file{number}");
+            let ino = volume.create(ROOT_INO, name.as_bytes(), &NEW).unwrap().ino;
+            let mut content = vec![0; 384 * KIB];
+            for (salt, at) in [(0, 0), (1, 256 * KIB)] {
+                let part = bytes(number, salt, 128 * KIB);
+                volume.write(ino, at as u64, &part).unwrap();
+                content[at..at + part.len()].copy_from_slice(&part);
+            }
+            files.insert(name, content);
+        }
+        volume.close().unwrap();
+        let mut image = device.image();
+        for at in [64 << 10, 8 << 20] {
+            image.write(at, &[0; 4096]).unwrap();
+        }
+        let out = bring_out(image).unwrap();
+        assert!(out.findings.no_superblock);
+        for (name, content) in &files {
+            let found = &out.named[name];
+            let told = (found.damaged, found.bytes == *content);
+            assert_eq!(told, (false, true), "{name}, {block_size}, {tails}");
+        }
+    }
+}
+
+/// With another length than the volume has, what would stand behind a file's end is damage.
+#[test]
+fn what_would_stand_behind_the_end_is_damage() {
+    let device = Arc::new(MemoryDevice::new(64 << 20));
+    let shared: Arc<dyn Device> = device.clone();
+    mkfs(&shared, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
+    let volume = open(&device, 2);
+    let ino = volume.create(ROOT_INO, b"file", &NEW).unwrap().ino;
+    for at in [0, 256 << 10] {
+        volume.write(ino, at, &bytes(1, 2, 128 << 10)).unwrap();
+    }
+    volume.close().unwrap();
+    let mut image = device.image();
+    for at in [64 << 10, 8 << 20] {
+        image.write(at, &[0; 4096]).unwrap();
+    }
+    let device = MemoryDevice::from_image(image);
+    let mut options = Options {
+        uuid: None,
+        block_size: Some(64 << 10),
+        progress: &mut |_, _| {},
+    };
+    let salvage = Salvage::open(&device, &mut options).unwrap();
+    let found = salvage.inode(ino).unwrap();
+    assert!(content(&salvage, &found.inode).damaged);
+}
+
 #[test]
 fn the_attributes_of_a_file_are_found() {
     let sample = Sample::new();

@@ -1,6 +1,7 @@
 //! Going over a whole device for what speaks of a volume.
 
 use super::Options;
+use super::block_size::Votes;
 use super::sightings::{By, Sightings};
 use crate::reader::{Io, Link, inode_block_identity, records_of, summary_at};
 use crate::{CheckError, Volume};
@@ -26,8 +27,6 @@ const UNIT: u64 = UNIT_SIZE as u64;
 const HEADERS_MAX: usize = 1 << 16;
 /// Volumes of which remains are told apart.
 const VOLUMES_MAX: usize = 64;
-/// The block size of volumes for which nobody chose another.
-const BLOCK_SIZE: u32 = 16 << 10;
 
 /// What was seen on a device.
 pub(super) struct Scan {
@@ -247,8 +246,8 @@ struct Remains {
     fragment_size: u32,
     /// When its last segment was sealed.
     sealed: i64,
-    /// What all places and lengths of blocks of large files are multiples of, in fragments.
-    homes: u64,
+    /// What tells how long blocks of large files are.
+    votes: Votes,
     /// Behind the highest fragment of which something speaks.
     end: u64,
 }
@@ -278,7 +277,7 @@ pub(super) fn guess(
                 let all = volumes.entry(header.uuid).or_default();
                 all.fragment_size = found.fragment_size;
                 all.sealed = all.sealed.max(found.sealed);
-                all.homes |= found.homes;
+                all.votes.add(&found.votes);
                 all.end = all.end.max(found.end);
             }
         }
@@ -316,18 +315,45 @@ fn remains(device: &dyn Device, at: u64, header: &Header) -> Option<Remains> {
     let mut found = Remains {
         fragment_size,
         sealed: header.dynamic.sealed,
-        homes: 0,
+        votes: Votes::default(),
         end: ends.max()?,
     };
     for record in records_of(&io, &link).ok()?.iter() {
         if let Record::Allocate(a) = record {
             found.end = found.end.max(a.extent.end().0);
-            if a.kind == BlockKind::Homed {
-                found.homes |= a.extent.start.0 | a.extent.frags;
-            }
         }
+        vote(&io, &record, &mut found.votes);
     }
     Some(found)
+}
+
+/// Adds what a record, and the inodes that it leads to, tell of the length of blocks.
+fn vote(io: &Io<'_>, record: &Record, votes: &mut Votes) {
+    let fragment_size = io.geometry.fragment_size;
+    match record {
+        Record::Allocate(a) => {
+            let len = io.bytes(a.extent).unwrap_or_default();
+            match a.kind {
+                BlockKind::Homed => votes.home(io.geometry.byte_offset(a.extent.start), len),
+                BlockKind::InodeBlock => {
+                    let read = io.read(a.extent.start, len.min(TAIL) as usize);
+                    let bytes = read.map(|bytes| bytes.to_vec()).unwrap_or_default();
+                    let inodes = bytes.chunks_exact(inode::SIZE).filter_map(one_inode);
+                    inodes.for_each(|inode| votes.file(&inode, fragment_size));
+                }
+                _ => {}
+            }
+        }
+        // Of those that came since, it says all.
+        Record::Delta(delta) if delta.is_whole() => {
+            let mut bytes = [0; inode::SIZE];
+            let whole = delta.apply(&mut bytes).then(|| one_inode(&bytes));
+            if let Some(inode) = whole.flatten() {
+                votes.file(&inode, fragment_size);
+            }
+        }
+        _ => {}
+    }
 }
 
 /// A superblock for a volume of which only this is known. It names no checkpoint.
@@ -338,12 +364,8 @@ fn superblock(
     block_size: Option<u32>,
 ) -> Superblock {
     let frag = u64::from(found.fragment_size);
-    // The lowest bit that any place or length has.
-    let homes = match found.homes {
-        0 => BLOCK_SIZE,
-        homes => u32::try_from((1 << homes.trailing_zeros()) * frag).unwrap_or(BLOCK_SIZE_MAX),
-    };
-    let block_size = block_size.unwrap_or(homes).clamp(UNIT_SIZE, BLOCK_SIZE_MAX);
+    let block_size = block_size.unwrap_or_else(|| found.votes.elected());
+    let block_size = block_size.clamp(UNIT_SIZE, BLOCK_SIZE_MAX);
     let most = (1u64 << 48) / frag;
     let total_frags = (device.size() / frag).max(found.end).min(most);
     Superblock {
