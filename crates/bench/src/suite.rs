@@ -70,6 +70,8 @@ pub enum Workload {
     Createfiles,
     /// Files are read one by one with cold caches (hashFS, section IV).
     Coldread,
+    /// The same of pictures of 8 to 88 KiB (of no paper).
+    Thumbnails,
     /// PostMark with large files in many directories (ext4-lazy, Figs 8 and 9).
     Fileserver,
     /// A C program is copied and built (hFS, Table 1).
@@ -101,10 +103,12 @@ impl Suite {
     pub fn workloads(self) -> Vec<Workload> {
         let all = Workload::value_variants().iter().copied();
         let beside = |workload: &Workload| {
-            use Workload::{Compile, Crowded, Full, GitAging, Iozone, Mailspool, Overwrite};
+            use Workload::{
+                Compile, Crowded, Full, GitAging, Iozone, Mailspool, Overwrite, Thumbnails,
+            };
             matches!(
                 workload,
-                Compile | Mailspool | Iozone | GitAging | Full | Overwrite | Crowded
+                Compile | Mailspool | Iozone | GitAging | Full | Overwrite | Crowded | Thumbnails
             )
         };
         all.filter(|workload| self == Suite::Full || !beside(workload))
@@ -209,6 +213,7 @@ impl Workload {
             (Workload::Makedirs, _) => one(scale.pick(1_000, 16_000, 800_000), 16),
             (Workload::Createfiles, _) => one(scale.pick(1_000, 12_000, 600_000), 16),
             (Workload::Coldread, _) => one(scale.pick(2_000, 20_000, 400_000), 16),
+            (Workload::Thumbnails, _) => one(scale.pick(500, 10_000, 100_000), 16),
             (Workload::Fileserver, _) => one(scale.pick(100, 1_000, 10_000), 32),
             (Workload::Compile, _) => one(scale.pick(20, 200, 4_296), 8),
             (Workload::Mailspool, _) => one(scale.pick(100, 1_000, 20_000), 8),
@@ -335,7 +340,16 @@ impl Case {
             Workload::Createfiles => tree::create_files(stage, self.count, settings.seed),
             Workload::Coldread => {
                 let reads = settings.scale.pick(200, 500, 10_000);
-                coldread::run(stage, self.count, reads, settings.seed)
+                coldread::run(stage, (self.count, coldread::PAGES), reads, settings.seed)
+            }
+            Workload::Thumbnails => {
+                let reads = settings.scale.pick(100, 500, 5_000);
+                coldread::run(
+                    stage,
+                    (self.count, coldread::PICTURES),
+                    reads,
+                    settings.seed,
+                )
             }
             Workload::Compile => compile::run(stage, self.count, settings.seed),
             Workload::Mailspool => mailspool::run(stage, self.count, settings.seed),

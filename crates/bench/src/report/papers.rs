@@ -58,6 +58,19 @@ struct Topic {
     columns: &'static [Column],
 }
 
+/// Of single files that are read.
+const SINGLE: &[Column] = &[
+    ("flat", &["flat-uniform"], Figure::ReadsEach),
+    ("flat, Zipf", &["flat-zipf"], Figure::ReadsEach),
+    ("flat, warm", &["flat-uniform-warm"], Figure::ReadsEach),
+    ("flat, Zipf, warm", &["flat-zipf-warm"], Figure::ReadsEach),
+    ("deep", &["deep-uniform"], Figure::ReadsEach),
+    ("deep, Zipf", &["deep-zipf"], Figure::ReadsEach),
+    ("deep, warm", &["deep-uniform-warm"], Figure::ReadsEach),
+    ("deep, Zipf, warm", &["deep-zipf-warm"], Figure::ReadsEach),
+    ("hard disk, s", &[], Figure::Disk),
+];
+
 /// All phases together.
 const WHOLE: &[Column] = &[
     ("hard disk, s", &[], Figure::Disk),
@@ -383,17 +396,15 @@ const TOPICS: &[Topic] = &[
         head: "",
         rows: &[],
         workload: Workload::Coldread,
-        columns: &[
-            ("flat", &["flat-uniform"], Figure::ReadsEach),
-            ("flat, Zipf", &["flat-zipf"], Figure::ReadsEach),
-            ("flat, warm", &["flat-uniform-warm"], Figure::ReadsEach),
-            ("flat, Zipf, warm", &["flat-zipf-warm"], Figure::ReadsEach),
-            ("deep", &["deep-uniform"], Figure::ReadsEach),
-            ("deep, Zipf", &["deep-zipf"], Figure::ReadsEach),
-            ("deep, warm", &["deep-uniform-warm"], Figure::ReadsEach),
-            ("deep, Zipf, warm", &["deep-zipf-warm"], Figure::ReadsEach),
-            ("hard disk, s", &[], Figure::Disk),
-        ],
+        columns: SINGLE,
+    },
+    Topic {
+        title: "Single pictures of 8 to 88 KiB, read cold and warm",
+        note: "The same of files as thumbnails are.",
+        head: "",
+        rows: &[],
+        workload: Workload::Thumbnails,
+        columns: SINGLE,
     },
 ];
 

@@ -15,8 +15,18 @@ use crate::workload::Content;
 
 /// Reads between drops of all caches.
 pub(crate) const DROP_EVERY: usize = 100;
-/// Bytes of a file: hashFS's are of 4 KiB.
-const FILE: usize = 4096;
+/// Bytes of the file of a number, and of the longest one.
+pub(crate) type Sizes = (fn(u64) -> usize, usize);
+
+/// hashFS's files are of 4 KiB.
+pub(crate) const PAGES: Sizes = (|_| 4096, 4096);
+/// Pictures of 8 to 88 KiB, as thumbnails are, which end anywhere in a page.
+pub(crate) const PICTURES: Sizes = (
+    |number| PICTURE + spread(number, 10 * PICTURE as u64) as usize,
+    11 * PICTURE,
+);
+/// Bytes of the shortest.
+const PICTURE: usize = 8 << 10;
 /// Files of a directory of the flat set, as the paper's; the deep set has a hundredth.
 const FLAT: u64 = 10_000;
 const DEEP: u64 = 100;
@@ -26,10 +36,15 @@ const MEMORY: u64 = 48 << 20;
 /// Directories below each other in the deep set: six levels in all.
 const FAN: u64 = 4;
 
-/// `count` files in each set, `reads` reads of each kind, cold and warm.
-pub fn run(stage: &mut Stage, count: u64, reads: u64, seed: u64) -> Result<(), Error> {
+/// `count` files of such sizes in each set, `reads` reads of each kind, cold and warm.
+pub fn run(
+    stage: &mut Stage,
+    (count, sizes): (u64, Sizes),
+    reads: u64,
+    seed: u64,
+) -> Result<(), Error> {
     for layout in LAYOUTS {
-        let mut set = Set::make(stage, layout, count, seed)?;
+        let mut set = Set::make(stage, layout, (count, sizes), seed)?;
         stage.with_memory(MEMORY, |stage, bounded| {
             let asked = set.cold(stage, reads)?;
             set.warm(stage, &asked, bounded)
@@ -41,7 +56,7 @@ pub fn run(stage: &mut Stage, count: u64, reads: u64, seed: u64) -> Result<(), E
 /// The same, cold only, with all memory.
 pub fn run_cold(stage: &mut Stage, count: u64, reads: u64, seed: u64) -> Result<(), Error> {
     for layout in LAYOUTS {
-        Set::make(stage, layout, count, seed)?.cold(stage, reads)?;
+        Set::make(stage, layout, (count, PAGES), seed)?.cold(stage, reads)?;
     }
     Ok(())
 }
@@ -81,10 +96,15 @@ struct Set {
 }
 
 impl Set {
-    fn make(stage: &mut Stage, layout: Layout, count: u64, seed: u64) -> Result<Set, Error> {
+    fn make(
+        stage: &mut Stage,
+        layout: Layout,
+        (count, (size, longest)): (u64, Sizes),
+        seed: u64,
+    ) -> Result<Set, Error> {
         let (name, path) = layout;
         stage.phase(&format!("setup-{name}"), End::Remount, |files, beat| {
-            let mut content = Content::new(FILE);
+            let mut content = Content::new(longest);
             let mut last = PathBuf::new();
             for number in 0..count {
                 let path = Path::new(name).join(path(number));
@@ -93,7 +113,7 @@ impl Set {
                     files.make_directories(directory)?;
                     last = directory.to_owned();
                 }
-                files.create(&path, content.of(number, FILE))?;
+                files.create(&path, content.of(number, size(number)))?;
                 beat.tick()?;
             }
             Ok(())
