@@ -213,7 +213,7 @@ impl Workload {
             (Workload::Makedirs, _) => one(scale.pick(1_000, 16_000, 800_000), 16),
             (Workload::Createfiles, _) => one(scale.pick(1_000, 12_000, 600_000), 16),
             (Workload::Coldread, _) => one(scale.pick(2_000, 20_000, 400_000), 16),
-            (Workload::Thumbnails, _) => one(scale.pick(500, 10_000, 100_000), 16),
+            (Workload::Thumbnails, _) => one(scale.pick(500, 8_000, 100_000), 16),
             (Workload::Fileserver, _) => one(scale.pick(100, 1_000, 10_000), 32),
             (Workload::Compile, _) => one(scale.pick(20, 200, 4_296), 8),
             (Workload::Mailspool, _) => one(scale.pick(100, 1_000, 20_000), 8),
