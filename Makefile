@@ -6,7 +6,7 @@ TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),$(CURDIR)/target)
 LOAMFS := $(TARGET)/release/loamfs
 # What the tests of real mounts try: it is there after the unit tests, and sums that overflow and assertions that fail are met.
 TRIED := $(TARGET)/debug/loamfs
-# What hangs is ended, so that it is named; the slowest machine needs a fifth of it.
+# What hangs is ended, so that it is named.
 PATIENCE := timeout --kill-after=60
 # What `loamfs bench` starts, from beside it.
 MEASURE := $(TARGET)/release/loamfs-bench

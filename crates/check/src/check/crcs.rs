@@ -22,14 +22,12 @@ pub(super) struct Crcs<'v> {
     limit: u64,
     /// Whether every run could be read.
     whole: bool,
-    /// What stands in the inode, until it was read.
-    inline: Option<CrcRun>,
 }
 
 impl<'v> Crcs<'v> {
     pub(super) fn new(walker: &Walker<'_, 'v>, inode: &Inode, limit: u64) -> Crcs<'v> {
         let walk = TreeWalk::new(walker.volume, TreeSpec::checksums(inode), 0);
-        Crcs {
+        let mut crcs = Crcs {
             ino: inode.ino,
             walk,
             leaf: None,
@@ -37,9 +35,12 @@ impl<'v> Crcs<'v> {
             seen: 0,
             limit,
             whole: true,
-            inline: Some(inode.inline_run(0))
-                .filter(|run| inode.checksums.is_empty() && !run.used().is_empty()),
+        };
+        // Beside a tree, what stands in the inode says nothing.
+        if inode.checksums.is_empty() {
+            crcs.take(0, inode.inline_run(0));
         }
+        crcs
     }
 
     /// Checksums seen of units below the limit.
@@ -67,11 +68,6 @@ impl<'v> Crcs<'v> {
 
     /// Takes the next run; false at the end.
     fn advance(&mut self, walker: &mut Walker<'_, 'v>) -> bool {
-        if let Some(run) = self.inline.take() {
-            self.seen += self.count(0, &run);
-            self.run = Some((0, run));
-            return true;
-        }
         loop {
             if let Some((page, index)) = &mut self.leaf
                 && let Some((key, value)) = page.entry(*index)
@@ -79,8 +75,7 @@ impl<'v> Crcs<'v> {
                 *index += 1;
                 match CrcRun::decode(value) {
                     Some(run) => {
-                        self.seen += self.count(key, &run);
-                        self.run = Some((key, run));
+                        self.take(key, run);
                         return true;
                     }
                     None => {
@@ -98,6 +93,12 @@ impl<'v> Crcs<'v> {
             self.whole &= page.is_some();
             self.leaf = page.filter(|page| page.level() == 0).map(|page| (page, 0));
         }
+    }
+
+    /// Counts a run, which is the last one then.
+    fn take(&mut self, key: u64, run: CrcRun) {
+        self.seen += self.count(key, &run);
+        self.run = Some((key, run));
     }
 
     fn count(&self, key: u64, run: &CrcRun) -> u64 {

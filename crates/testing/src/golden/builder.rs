@@ -55,16 +55,6 @@ impl Builder {
         Self::with_options(geometry, options, label, seed)
     }
 
-    /// The same, of which blocks of large files have 4 KiB too.
-    pub fn with_tails(geometry: &Geometry, label: &str, seed: u64) -> Made<Self> {
-        let options = MkfsOptions {
-            deltas: true,
-            tails: true,
-            ..geometry.mkfs_options()
-        };
-        Self::with_options(geometry, options, label, seed)
-    }
-
     /// The same, of other options than those of its geometry.
     pub fn with_options(
         geometry: &Geometry,

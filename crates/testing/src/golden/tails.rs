@@ -3,6 +3,7 @@
 
 use loamfs_device::Image;
 use loamfs_format::inode::ROOT_INO;
+use loamfs_fs::MkfsOptions;
 
 use super::Made;
 use super::builder::{Builder, text};
@@ -12,7 +13,12 @@ use crate::geometry::Geometry;
 const BLOCK: u64 = 4096;
 
 pub(super) fn make() -> Made<Image> {
-    let made = Builder::with_tails(&Geometry::SMALL, "golden tails", 112)?;
+    let options = MkfsOptions {
+        deltas: true,
+        tails: true,
+        ..Geometry::SMALL.mkfs_options()
+    };
+    let made = Builder::with_options(&Geometry::SMALL, options, "golden tails", 112)?;
     let volume = &made.volume;
     for kib in [12, 16, 17, 21, 25, 29, 33, 190, 193] {
         made.file(
