@@ -13,8 +13,6 @@ pub(crate) struct Config {
     pub links_max: u32,
     /// Whether a seek is dear.
     pub rotational: bool,
-    /// Whether it is where the log should stand.
-    pub log_rotational: bool,
     /// When images settle.
     pub settles: SettleWhen,
     /// When tracks form of what directories say nothing of.

@@ -7,7 +7,7 @@ use crate::env::{Env, Random};
 use crate::error::Error;
 use crate::inodes::Node;
 use crate::law;
-use crate::recovery::{keep_where, log_begin, reserve};
+use crate::recovery::{keep_where, reserve};
 use crate::types::CopyKind;
 use crate::volume::{load_groups, write_segment};
 use loamfs_device::{Device, JoinedDevice, Member};
@@ -389,12 +389,7 @@ fn first_core(device: &Arc<dyn Device>, sb: &Superblock, env: &Env) -> Result<Co
     reserve(&mut space, sb)?;
     let window = geometry.frags_for(geometry.segment_max.into());
     let unit = geometry.unit_frags();
-    let found = space.placement().find_log(
-        window,
-        unit,
-        FragAddr(0),
-        device.rotational_at(log_begin(sb)),
-    );
+    let found = space.placement().find_log(window, unit, FragAddr(0));
     let FoundSpace::Run(run) = found else {
         return Err(Error::NoSpace);
     };

@@ -380,16 +380,6 @@ fn last_number(chain: &Chain, settings: &Settings, env: &Env) -> Ssn {
     }
 }
 
-/// A byte of the device on which the log should stand.
-pub(crate) fn log_begin(sb: &Superblock) -> u64 {
-    let fast = sb.fast_groups();
-    let group = fast
-        .first()
-        .map_or(GroupNo(0), |groups| GroupNo(groups.start));
-    sb.geometry
-        .byte_offset(sb.geometry.group_extent(group).start)
-}
-
 /// What the superblock says of where things go.
 pub(crate) fn keep_where(space: &mut Space, sb: &Superblock) {
     place_by_devices(space, sb);
@@ -437,7 +427,6 @@ impl Core {
             owner: Ownership::default(),
             links_max: LINKS_MAX,
             rotational: device.rotational(),
-            log_rotational: device.rotational_at(log_begin(&sb)),
             settles: SettleWhen::default(),
             tracks: SettleWhen::default(),
             cleaning: CleaningPolicy::default(),

@@ -60,9 +60,8 @@ pub struct SegmentBody<'a> {
 
 /// Finds a place for a summary with at most `records_max` bytes of records and for the blocks of `body`.
 ///
-/// `at` is the unit reserved for this summary. On a device that is `rotational` the log begins in the middle. Without a
-/// `cut` the log goes on where the next long run is. A segment has [`EXTENTS_MAX`] extents at most; where the smallest holes
-/// would take more, the rest is cut into the longest.
+/// `at` is the unit reserved for this summary. Without a `cut` the log goes on where the next long run is. A segment has
+/// [`EXTENTS_MAX`] extents at most; where the smallest holes would take more, the rest is cut into the longest.
 ///
 /// # Errors
 /// [`PlaceError`]; in each case space is as it was before.
@@ -72,7 +71,7 @@ pub fn place(
     at: FragAddr,
     records_max: u64,
     body: SegmentBody<'_>,
-    (rotational, cut): (bool, Option<Cut>),
+    cut: Option<Cut>,
 ) -> Result<SegmentPlace, PlaceError> {
     let reserved = Extent::new(at, geometry.unit_frags());
     if !geometry.holds(reserved) {
@@ -85,7 +84,6 @@ pub fn place(
     let mut placer = Placer {
         space,
         geometry,
-        rotational,
         holes,
         taken: Vec::new(),
         gaps: Vec::new(),
@@ -102,8 +100,7 @@ pub fn place(
     }
     match (placed, cut) {
         (Err(PlaceError::Full), Some(Cut::Smallest)) => {
-            let how = (rotational, Some(Cut::Longest));
-            place(space, geometry, at, records_max, body, how)
+            place(space, geometry, at, records_max, body, Some(Cut::Longest))
         }
         (placed, _) => placed,
     }
@@ -112,7 +109,6 @@ pub fn place(
 struct Placer<'a> {
     space: &'a mut Space,
     geometry: &'a Geometry,
-    rotational: bool,
     /// Which holes there are, if they are to be fitted.
     holes: Option<Holes>,
     /// What was taken from free space so far, to be undone on failure.
@@ -419,11 +415,7 @@ impl Placer<'_> {
             true => (want, near),
             false => (least, FragAddr(0)),
         };
-        match self
-            .space
-            .placement()
-            .find_log(want, least, near, self.rotational)
-        {
+        match self.space.placement().find_log(want, least, near) {
             FoundSpace::Run(extent) => Ok(extent),
             FoundSpace::Load(groups) => Err(PlaceError::Load(groups)),
             FoundSpace::Full => Err(PlaceError::Full),
@@ -711,7 +703,7 @@ mod tests {
         };
         let mut space = Space::new(GEOMETRY, Vec::new());
         let mut pieces = Vec::new();
-        while let FoundSpace::Run(run) = space.placement().find_log(4096, 4, FragAddr(0), false) {
+        while let FoundSpace::Run(run) = space.placement().find_log(4096, 4, FragAddr(0)) {
             let end = run.end().0;
             for (i, at) in (run.start.0..end).step_by(400).enumerate() {
                 let hole = Extent::new(FragAddr(at), (100 + 4 * i as u64).min(end - at));
@@ -745,7 +737,7 @@ mod tests {
         };
         let mut space = Space::new(geometry, Vec::new());
         space.areas().spare_bands();
-        let first = space.placement().find_log(8192, 4, FragAddr(0), false);
+        let first = space.placement().find_log(8192, 4, FragAddr(0));
         assert_eq!(first, FoundSpace::Run(Extent::new(FragAddr(0), 8192)));
         let written = Extent::new(FragAddr(0), 8104);
         space.allocate(written, owner).unwrap();
@@ -755,7 +747,7 @@ mod tests {
             tracks: &[],
         };
         let at = FragAddr(8100);
-        let placed = place(&mut space, &geometry, at, 400, body, (false, None)).unwrap();
+        let placed = place(&mut space, &geometry, at, 400, body, None).unwrap();
         let mut end = at;
         for extent in &placed.extents {
             assert_eq!(extent.start, end);
@@ -777,7 +769,7 @@ mod tests {
                 aligned: 0,
                 tracks: &[],
             };
-            let placed = place(&mut space, &GEOMETRY, at, 400, body, (false, None)).unwrap();
+            let placed = place(&mut space, &GEOMETRY, at, 400, body, None).unwrap();
             extents += placed.extents.len();
             let end = placed.extents.last().unwrap().end();
             elsewhere += u32::from(placed.next.start != end);

@@ -226,11 +226,7 @@ impl World {
             self.near = FragAddr(self.dice.roll(self.geometry.total_frags));
         }
         let run = loop {
-            match self
-                .space
-                .placement()
-                .find_log(want, least, self.near, self.dice.0 & 1 == 0)
-            {
+            match self.space.placement().find_log(want, least, self.near) {
                 FoundSpace::Run(run) => break run,
                 FoundSpace::Load(groups) => {
                     assert!(!groups.is_empty());

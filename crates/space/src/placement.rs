@@ -94,7 +94,7 @@ impl<'a> Placement<'a> {
     /// - the first one behind it, and around the end of the volume, in a log group,
     /// - once half of the groups are taken, the largest hole that is known, if it is worth a seek,
     /// - a free group that is not kept for data: the nearest to the log groups there are, so that metadata stay together
-    ///   (Z7); the first one in the middle of a `rotational` device,
+    ///   (Z7); the first one nearest to `near`,
     /// - the largest hole of at least `least` fragments; smaller ones are left to compaction,
     /// - a kept group.
     ///
@@ -102,15 +102,8 @@ impl<'a> Placement<'a> {
     /// taken however short it is, if not less than `least`. Other holes come behind free groups.
     ///
     /// The run found is at most `want` long.
-    pub fn find_log(
-        &mut self,
-        want: u64,
-        least: u64,
-        near: FragAddr,
-        rotational: bool,
-    ) -> FoundSpace {
-        log::Search::new(self.groups, self.law, want, least, near, rotational)
-            .find(self.state.kept_for_data)
+    pub fn find_log(&mut self, want: u64, least: u64, near: FragAddr) -> FoundSpace {
+        log::Search::new(self.groups, self.law, want, least, near).find(self.state.kept_for_data)
     }
 
     /// Looks for one free extent of at most `blocks` blocks, as long as possible; the caller allocates it and comes

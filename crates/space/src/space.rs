@@ -313,7 +313,7 @@ mod tests {
     #[test]
     fn what_is_counted_wrongly_is_found() {
         let mut space = Space::new(geometry(), Vec::new());
-        let FoundSpace::Run(run) = space.placement().find_log(8, 8, FragAddr(0), false) else {
+        let FoundSpace::Run(run) = space.placement().find_log(8, 8, FragAddr(0)) else {
             panic!("no room");
         };
         space.allocate_unshown(run).unwrap();

@@ -51,13 +51,13 @@ fn run(found: FoundSpace) -> Extent {
 }
 
 #[test]
-fn the_first_log_group_of_a_rotating_disk_is_in_the_middle_and_the_next_ones_adjoin() {
+fn the_log_begins_near_where_it_is_asked_to_and_its_next_groups_adjoin() {
     let mut space = volume();
-    let first = run(space.placement().find_log(64, 4, FragAddr(0), true));
+    let first = run(space.placement().find_log(64, 4, FragAddr(32 * 64)));
     assert_eq!(first, extent(32 * 64, 64));
     assert_eq!(space.take_role_changes(), [(GroupNo(32), Role::Log)]);
     space.allocate(first, small()).unwrap();
-    let second = run(space.placement().find_log(64, 4, first.end(), true));
+    let second = run(space.placement().find_log(64, 4, first.end()));
     assert_eq!(second, extent(33 * 64, 64));
     space.allocate(second, small()).unwrap();
     // Data takes the group behind; the log goes on before.
@@ -69,7 +69,7 @@ fn the_first_log_group_of_a_rotating_disk_is_in_the_middle_and_the_next_ones_adj
         .0,
         34 * 64
     );
-    let third = run(space.placement().find_log(64, 4, second.end(), true));
+    let third = run(space.placement().find_log(64, 4, second.end()));
     assert_eq!(third, extent(31 * 64, 64));
 }
 
@@ -77,7 +77,7 @@ fn the_first_log_group_of_a_rotating_disk_is_in_the_middle_and_the_next_ones_adj
 fn a_segment_longer_than_a_group_takes_adjacent_groups() {
     let mut space = volume();
     assert_eq!(
-        run(space.placement().find_log(200, 4, FragAddr(640), false)),
+        run(space.placement().find_log(200, 4, FragAddr(640))),
         extent(640, 200)
     );
     assert_eq!(space.take_role_changes().len(), 4);
@@ -86,21 +86,21 @@ fn a_segment_longer_than_a_group_takes_adjacent_groups() {
 #[test]
 fn the_log_goes_on_at_its_head_and_then_plugs_the_next_hole_that_is_large_enough() {
     let mut space = volume();
-    run(space.placement().find_log(64, 4, FragAddr(640), false));
+    run(space.placement().find_log(64, 4, FragAddr(640)));
     space.allocate(extent(640, 20), small()).unwrap();
     space.allocate(extent(668, 4), small()).unwrap();
     space.allocate(extent(684, 1), small()).unwrap();
     // Free units: 660..668, 672..684, 688..704.
     assert_eq!(
-        run(space.placement().find_log(8, 4, FragAddr(660), false)),
+        run(space.placement().find_log(8, 4, FragAddr(660))),
         extent(660, 8)
     );
     assert_eq!(
-        run(space.placement().find_log(12, 4, FragAddr(660), false)),
+        run(space.placement().find_log(12, 4, FragAddr(660))),
         extent(672, 12)
     );
     assert_eq!(
-        run(space.placement().find_log(12, 4, FragAddr(685), false)),
+        run(space.placement().find_log(12, 4, FragAddr(685))),
         extent(688, 12)
     );
     assert_eq!(space.bitmaps().log_run(FragAddr(684), 64), 0);
@@ -123,10 +123,10 @@ fn large_groups() -> Space {
 #[test]
 fn a_new_group_of_the_log_continues_the_run() {
     let mut space = large_groups();
-    run(space.placement().find_log(8192, 4, FragAddr(8192), false));
+    run(space.placement().find_log(8192, 4, FragAddr(8192)));
     space.allocate(extent(8192, 8000), small()).unwrap();
     assert_eq!(
-        run(space.placement().find_log(400, 4, FragAddr(16_192), false)),
+        run(space.placement().find_log(400, 4, FragAddr(16_192))),
         extent(16_192, 400)
     );
     assert_eq!(space.role(GroupNo(2)), Role::Log);
@@ -136,7 +136,7 @@ fn a_new_group_of_the_log_continues_the_run() {
         .find_data(8, FragAddr(0), GroupNo(3), Tier::Auto));
     space.allocate(extent(16_192, 8192), small()).unwrap();
     assert_eq!(
-        run(space.placement().find_log(400, 4, FragAddr(24_384), false)).start,
+        run(space.placement().find_log(400, 4, FragAddr(24_384))).start,
         FragAddr(8)
     );
     space.check().unwrap();
@@ -146,11 +146,10 @@ fn a_new_group_of_the_log_continues_the_run() {
 #[test]
 fn while_half_of_the_groups_are_free_the_log_goes_on_rather_than_into_a_small_hole() {
     let mut space = large_groups();
-    run(space.placement().find_log(8192, 4, FragAddr(8192), false));
+    run(space.placement().find_log(8192, 4, FragAddr(8192)));
     space.allocate(extent(8192, 20), small()).unwrap();
     space.allocate(extent(8216, 8168), small()).unwrap();
-    let rest =
-        |space: &mut Space, near| run(space.placement().find_log(4, 4, FragAddr(near), false));
+    let rest = |space: &mut Space, near| run(space.placement().find_log(4, 4, FragAddr(near)));
     assert_eq!(rest(&mut space, 16_384), extent(16_384, 4));
     space.allocate(extent(16_384, 8192), small()).unwrap();
     for group in 5..11 {
@@ -208,13 +207,13 @@ fn holes_are_filled_group_by_group() {
 #[test]
 fn the_largest_hole_serves_when_nothing_else_is_left() {
     let mut space = volume();
-    while let FoundSpace::Run(run) = space.placement().find_log(64, 4, FragAddr(640), false) {
+    while let FoundSpace::Run(run) = space.placement().find_log(64, 4, FragAddr(640)) {
         space.allocate(run, small()).unwrap();
     }
     space.free(extent(704, 8), Ssn(2)).unwrap();
     space.free(extent(960, 13), Ssn(2)).unwrap();
     assert_eq!(
-        space.placement().find_log(64, 4, FragAddr(640), false),
+        space.placement().find_log(64, 4, FragAddr(640)),
         FoundSpace::Full
     );
     assert_eq!(
@@ -222,11 +221,11 @@ fn the_largest_hole_serves_when_nothing_else_is_left() {
         [extent(704, 8), extent(960, 13)]
     );
     assert_eq!(
-        run(space.placement().find_log(64, 4, FragAddr(640), false)),
+        run(space.placement().find_log(64, 4, FragAddr(640))),
         extent(960, 12)
     );
     assert_eq!(
-        space.placement().find_log(64, 16, FragAddr(640), false),
+        space.placement().find_log(64, 16, FragAddr(640)),
         FoundSpace::Full
     );
 }
@@ -323,7 +322,7 @@ fn small_holes_are_used_once_half_of_the_groups_are_taken_in_the_order_of_addres
 #[test]
 fn the_log_goes_back_to_long_holes_once_half_of_the_groups_are_taken() {
     let mut space = volume();
-    let first = run(space.placement().find_log(64, 4, FragAddr(0), true));
+    let first = run(space.placement().find_log(64, 4, FragAddr(32 * 64)));
     space.allocate(first, small()).unwrap();
     // A hole that is worth a seek, an eighth of a group, and a shorter one.
     let (hole, short) = (first.start.0 + 20, first.start.0 + 60);
@@ -331,7 +330,7 @@ fn the_log_goes_back_to_long_holes_once_half_of_the_groups_are_taken() {
     space.free(extent(short, 4), Ssn(1)).unwrap();
     space.release(Ssn(1), Ssn(0), |_| false);
     let fill = |space: &mut Space| {
-        let found = run(space.placement().find_log(64, 4, first.end(), true));
+        let found = run(space.placement().find_log(64, 4, first.end()));
         space.allocate(found, small()).unwrap();
         found
     };
@@ -571,7 +570,7 @@ fn owner_records_are_cut_by_later_ones_and_survive_frees() {
 #[test]
 fn empty_groups_are_given_back_but_for_the_last_log_group_and_a_protected_one() {
     let mut space = volume();
-    let first = run(space.placement().find_log(192, 4, FragAddr(640), false));
+    let first = run(space.placement().find_log(192, 4, FragAddr(640)));
     space.allocate(extent(640, 4), small()).unwrap();
     assert_eq!(first.frags, 192);
     assert_eq!(space.give_back_empty(Some(GroupNo(11))), [GroupNo(12)]);
@@ -618,7 +617,7 @@ fn directories_stay_with_their_parent_while_there_is_room_and_then_move_on() {
 #[test]
 fn scattered_holes_are_candidates_and_large_ones_are_not() {
     let mut space = volume();
-    run(space.placement().find_log(512, 4, FragAddr(640), false));
+    run(space.placement().find_log(512, 4, FragAddr(640)));
     for unit in (640..704).step_by(8) {
         space.allocate(extent(unit, 4), small()).unwrap();
     }
@@ -648,7 +647,7 @@ fn scattered_holes_are_candidates_and_large_ones_are_not() {
 #[test]
 fn a_group_is_not_emptied_of_what_no_move_frees() {
     let mut space = volume();
-    run(space.placement().find_log(512, 4, FragAddr(640), false));
+    run(space.placement().find_log(512, 4, FragAddr(640)));
     for unit in [640, 648, 704] {
         space.allocate(extent(unit, 4), small()).unwrap();
     }
@@ -676,7 +675,7 @@ fn a_group_is_not_emptied_of_what_no_move_frees() {
 #[test]
 fn what_is_old_is_emptied_before_what_is_emptier() {
     let mut space = volume();
-    run(space.placement().find_log(512, 4, FragAddr(640), false));
+    run(space.placement().find_log(512, 4, FragAddr(640)));
     space.allocate(extent(640, 32), small()).unwrap();
     space.allocate(extent(704, 28), small()).unwrap();
     let cheapest = |space: &Space, policy| {
@@ -729,7 +728,7 @@ fn a_terabyte_is_opened_without_its_bitmaps() {
 #[test]
 fn free_runs_hold_nothing_that_a_crash_may_bring_back() {
     let mut space = volume();
-    let log = run(space.placement().find_log(64, 4, FragAddr(0), true));
+    let log = run(space.placement().find_log(64, 4, FragAddr(32 * 64)));
     space.allocate(extent(log.start.0, 20), small()).unwrap();
     // Two fragments of the unit 16..20 and the whole unit 8..12 are freed.
     space.free(extent(log.start.0 + 18, 2), Ssn(5)).unwrap();
@@ -761,7 +760,7 @@ fn free_runs_hold_nothing_that_a_crash_may_bring_back() {
 #[test]
 fn a_bitmap_that_is_not_in_memory_has_no_free_runs() {
     let mut space = volume();
-    let log = run(space.placement().find_log(64, 4, FragAddr(0), true));
+    let log = run(space.placement().find_log(64, 4, FragAddr(32 * 64)));
     space.allocate(extent(log.start.0, 4), small()).unwrap();
     space.checkpoint_done();
     assert!(space.unload(GroupNo(32)));
@@ -782,7 +781,7 @@ fn the_log_stays_on_the_fast_groups_and_spills_only_when_they_are_full() {
     let mut taken = Vec::new();
     // More than the 4 groups of 64 have, of which superblocks take 72 fragments.
     for _ in 0..16 {
-        let found = run(space.placement().find_log(16, 4, near, true));
+        let found = run(space.placement().find_log(16, 4, near));
         space.allocate(found, small()).unwrap();
         near = found.end();
         taken.push(found);
@@ -798,7 +797,7 @@ fn the_log_stays_on_the_fast_groups_and_spills_only_when_they_are_full() {
     // What is given back on the fast ones is taken before more of the others.
     space.free(*fast[1], Ssn(1)).unwrap();
     space.release(Ssn(1), Ssn(0), |_| false);
-    assert_eq!(run(space.placement().find_log(16, 4, near, true)), *fast[1]);
+    assert_eq!(run(space.placement().find_log(16, 4, near)), *fast[1]);
 }
 
 #[test]
@@ -847,7 +846,7 @@ fn data_that_should_be_fast_take_all_but_a_quarter_of_the_fast_groups() {
     assert!(fast > 0 && fast <= room && fast <= 3 * 64, "{fast} {room}");
     assert!(space.usage().is_on(Tier::Slow, after));
     assert_eq!(space.placement().room_on(Tier::Fast) / 8, 0);
-    let log = run(space.placement().find_log(16, 4, FragAddr(0), true));
+    let log = run(space.placement().find_log(16, 4, FragAddr(32 * 64)));
     assert!(log.end().0 <= 256, "{log:?}");
     // What spilled does not say where the others go.
     let found = run(space
@@ -861,7 +860,7 @@ fn without_a_choice_there_are_no_tiers() {
     for all in [vec![], vec![0..32, 32..64], vec![0..1, 1..64]] {
         let mut space = volume();
         space.areas().keep_log_on(all);
-        let first = run(space.placement().find_log(64, 4, FragAddr(0), true));
+        let first = run(space.placement().find_log(64, 4, FragAddr(32 * 64)));
         assert_eq!(first, extent(32 * 64, 64));
         assert_eq!(space.usage().spilled_log_groups(), 0);
     }
@@ -884,7 +883,7 @@ fn nothing_is_placed_in_gaps_nor_where_a_device_leaves() {
     for round in 0.. {
         let near = FragAddr(round * 577 % 4096);
         let found = match round % 2 {
-            0 => space.placement().find_log(40, 4, near, false),
+            0 => space.placement().find_log(40, 4, near),
             _ => space
                 .placement()
                 .find_data(9, near, GroupNo(round as u32 % 64), Tier::Auto),
@@ -919,13 +918,13 @@ fn nothing_is_placed_in_gaps_nor_where_a_device_leaves() {
 fn the_log_goes_on_elsewhere_when_its_end_is_where_a_device_leaves() {
     for tiers in [vec![], vec![0..2, 2..4]] {
         let mut space = volume();
-        let there = run(space.placement().find_log(64, 4, FragAddr(45 * 64), false));
+        let there = run(space.placement().find_log(64, 4, FragAddr(45 * 64)));
         assert_eq!(there, extent(45 * 64, 64));
         space.allocate(extent(there.start.0, 32), small()).unwrap();
         space.areas().keep_log_on(tiers);
         space.areas().leave(std::iter::once(40..64).collect());
         for near in [there.start, FragAddr(there.start.0 + 32), there.end()] {
-            let found = run(space.placement().find_log(8, 4, near, false));
+            let found = run(space.placement().find_log(8, 4, near));
             assert!(found.frags > 0 && found.end().0 <= 40 * 64, "{found:?}");
         }
     }
@@ -941,7 +940,7 @@ fn all_log() -> Space {
 #[test]
 fn where_all_is_in_the_log_homes_fill_one_group_of_it_and_segments_another() {
     let mut space = all_log();
-    let segment = run(space.placement().find_log(12, 4, FragAddr(640), false));
+    let segment = run(space.placement().find_log(12, 4, FragAddr(640)));
     space.allocate(segment, small()).unwrap();
     let home = |space: &mut Space, blocks: u64| {
         let found = run(space
@@ -961,7 +960,7 @@ fn where_all_is_in_the_log_homes_fill_one_group_of_it_and_segments_another() {
     assert_eq!(second, extent(first.end().0, 40));
     assert_ne!(group(home(&mut space, 1)), group(first));
     // A segment takes what is left of its group, however short, and no run of another.
-    let on = run(space.placement().find_log(64, 4, segment.end(), false));
+    let on = run(space.placement().find_log(64, 4, segment.end()));
     assert_eq!((on.start, group(on)), (segment.end(), group(segment)));
     assert!(on.frags < 64);
     space.check().unwrap();
@@ -989,13 +988,13 @@ fn where_all_is_in_the_log_segments_take_holes_last_and_homes_never() {
             .find_data(1, FragAddr(704), GroupNo(10), Tier::Auto),
         FoundSpace::Full
     );
-    let hole = run(space.placement().find_log(16, 4, FragAddr(640), false));
+    let hole = run(space.placement().find_log(16, 4, FragAddr(640)));
     assert_eq!(hole, extent(704, 16));
     // One that is empty has no role any more, and goes before holes.
     space.free(extent(768, 64), Ssn(2)).unwrap();
     space.release(Ssn(2), Ssn(0), |_| false);
     assert_eq!(space.give_back_empty(None), [GroupNo(12)]);
-    let clean = run(space.placement().find_log(16, 4, FragAddr(640), false));
+    let clean = run(space.placement().find_log(16, 4, FragAddr(640)));
     assert_eq!(clean, extent(768, 16));
     space.check().unwrap();
 }

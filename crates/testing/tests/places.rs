@@ -5,6 +5,7 @@
 
 use loamfs_check::{Options, Problem, Severity, check};
 use loamfs_device::{Device, Image, IoKind, MemoryDevice, RecordingDevice, write_all};
+use loamfs_format::group::Role;
 use loamfs_format::node::NODE_SIZE;
 use loamfs_format::summary::{Header, Record, SegmentKind};
 use loamfs_format::superblock::{self, PROBES, RO_COMPATIBLE_PLACES, SIZE, Superblock};
@@ -26,7 +27,6 @@ fn at(offset: u64) -> FragAddr {
     FragAddr(offset >> 10)
 }
 
-/// A disk of which files have the beginning, since the log is in the middle.
 fn disk(size: u64) -> MemoryDevice {
     MemoryDevice::new(size).with_rotational(true)
 }
@@ -194,6 +194,7 @@ fn no_file_is_taken_for_a_superblock() {
         for pages in contents(&made(size)) {
             let device = made(size);
             let volume = open(device.clone());
+            leave_the_beginning(&volume);
             fill(&volume, &pages);
             drop(volume);
             let crashed = device.image();
@@ -212,6 +213,22 @@ fn no_file_is_taken_for_a_superblock() {
     }
 }
 
+/// The log goes on elsewhere, and files may have the beginning: older programs had the log in the middle.
+fn leave_the_beginning(volume: &Volume) {
+    let mut small = 0;
+    while volume.info().groups[Role::Log as usize] < 3 {
+        put(volume, &format!("s{small}"), &[1; 8 << 10]).unwrap();
+        volume.sync().unwrap();
+        small += 1;
+    }
+    for number in 0..small {
+        volume
+            .unlink(ROOT_INO, format!("s{number}").as_bytes())
+            .unwrap();
+    }
+    volume.upkeep().clean(100, &mut |_, _| true).unwrap();
+}
+
 /// A volume of an older program, full, that has a superblock in a file's data where its own size has none; and how many
 /// files fill it.
 fn attacked(size: u64) -> (Arc<MemoryDevice>, Vec<u8>, usize) {
@@ -219,6 +236,7 @@ fn attacked(size: u64) -> (Arc<MemoryDevice>, Vec<u8>, usize) {
     let place = other_place(size);
     let pages = forged(&device, place, "forged");
     let volume = open(device.clone());
+    leave_the_beginning(&volume);
     let files = fill(&volume, &pages);
     drop(volume);
     let there = device.peek(place, PAGE).unwrap();

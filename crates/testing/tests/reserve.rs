@@ -71,7 +71,7 @@ impl Log {
         while let FoundSpace::Run(run) =
             space
                 .placement()
-                .find_log(geometry.group_frags, unit, FragAddr(0), false)
+                .find_log(geometry.group_frags, unit, FragAddr(0))
         {
             let mut at = run.start.0;
             while at < run.end().0 {
@@ -126,14 +126,13 @@ impl Log {
             aligned,
             tracks: &[],
         };
-        let how = (false, Some(cut));
         let placed = place(
             &mut self.space,
             &self.geometry,
             self.next,
             records,
             body,
-            how,
+            Some(cut),
         );
         let placed = match placed {
             Err(PlaceError::Full) => return None,

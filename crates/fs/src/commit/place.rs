@@ -36,7 +36,7 @@ impl Commit<'_> {
                 aligned: contents.frags.len() - contents.data.len(),
                 tracks: &tracks,
             },
-            (self.core.env.config().log_rotational, cut),
+            cut,
         );
         let placement = placement.map_err(|error| self.found_no_place(error, contents))?;
         self.core.reclaim.forget(Fight::Place);

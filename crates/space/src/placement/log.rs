@@ -20,7 +20,6 @@ pub(super) struct Search<'a> {
     own: usize,
     /// The groups that are looked at.
     within: Range<usize>,
-    rotational: bool,
 }
 
 impl<'a> Search<'a> {
@@ -30,7 +29,6 @@ impl<'a> Search<'a> {
         want: u64,
         least: u64,
         near: FragAddr,
-        rotational: bool,
     ) -> Search<'a> {
         let geometry = groups.layout().geometry();
         let (unit, total) = (geometry.unit_frags(), geometry.total_frags);
@@ -46,7 +44,6 @@ impl<'a> Search<'a> {
             within: 0..groups.layout().groups(),
             groups,
             law,
-            rotational,
         }
     }
 
@@ -248,9 +245,7 @@ impl<'a> Search<'a> {
         let own = self.own;
         let log = self.groups.of(Role::Log).groups();
         if log.is_empty() {
-            let middle = within.start.midpoint(within.end);
-            let near = if self.rotational { middle } else { own };
-            return free.nearest(near, within);
+            return free.nearest(own, within);
         }
         // Near the log, then near its head, then ahead of it.
         let rank =

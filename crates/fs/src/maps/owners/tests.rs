@@ -85,10 +85,7 @@ impl Volume {
 /// Records of 4 fragments each on all of group 1.
 fn small_everywhere() -> Volume {
     let mut volume = Volume::new();
-    let found = volume
-        .space
-        .placement()
-        .find_log(8192, 4, FragAddr(8192), false);
+    let found = volume.space.placement().find_log(8192, 4, FragAddr(8192));
     assert_eq!(found, FoundSpace::Run(Extent::new(FragAddr(8192), 8192)));
     for start in (8192..16384).step_by(4) {
         volume.allocate(start, 4);
@@ -142,10 +139,7 @@ fn a_record_stays_as_long_as_part_of_its_extent_does() {
 fn blocks_keep_their_numbers_however_their_record_is_cut() {
     for checkpoint_each in [false, true] {
         let mut volume = Volume::new();
-        let found = volume
-            .space
-            .placement()
-            .find_log(8192, 4, FragAddr(8192), false);
+        let found = volume.space.placement().find_log(8192, 4, FragAddr(8192));
         assert_eq!(found, FoundSpace::Run(Extent::new(FragAddr(8192), 8192)));
         volume.allocate_for(BlockKind::Homed, 8192, 1600);
         volume.checkpoint();
