@@ -195,14 +195,13 @@ fn such_a_volume_is_of_one_device_and_its_groups_are_small() {
     assert!(matches!(made, Err(Error::Options(text)) if text.contains("one device")));
 }
 
-/// A fight for space left fewer clean groups than the next one needed. From then on nothing could be written over.
-#[test]
-fn each_fight_for_space_leaves_clean_groups_for_the_next() {
+/// Pieces of files that fill so many percent of 1 GiB are written over, as many for each file: none is refused.
+fn is_never_refused(percent: u64, each: usize) {
     let options = OpenOptions::default();
     let volume = Volume::open(made(1 << 30), &options, Env::fixed(2)).unwrap();
-    let mut pieces = Pieces::filled(&volume, available(&volume) / 100 * 90);
-    let mut rng = Rng::new(90);
-    for turn in 0..pieces.files.len() * 60 {
+    let mut pieces = Pieces::filled(&volume, available(&volume) / 100 * percent);
+    let mut rng = Rng::new(percent);
+    for turn in 0..pieces.files.len() * each {
         pieces.overwrite(&volume, &mut rng);
         if turn % 256 == 0 {
             volume.sync().unwrap();
@@ -210,4 +209,16 @@ fn each_fight_for_space_leaves_clean_groups_for_the_next() {
     }
     assert!(volume.info().cleaned_frags > 0);
     pieces.compare(&volume);
+}
+
+/// A fight for space left fewer clean groups than the next one needed. From then on nothing could be written over.
+#[test]
+fn each_fight_for_space_leaves_clean_groups_for_the_next() {
+    is_never_refused(90, 60);
+}
+
+/// No group won what was asked for one that is emptied: all were refused.
+#[test]
+fn groups_are_emptied_however_full_they_are_before_an_overwrite_is_refused() {
+    is_never_refused(95, 10);
 }
