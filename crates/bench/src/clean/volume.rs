@@ -55,7 +55,7 @@ pub struct Subject {
     pub bytes: u64,
     /// What is on it.
     pub contents: Contents,
-    /// How much of it, in percent of what it can take.
+    /// How much lives on it, metadata too, in percent of what it can take.
     pub utilisations: Vec<u32>,
 }
 
@@ -64,16 +64,18 @@ pub struct Subject {
 pub struct Row {
     /// What was overwritten.
     pub pattern: Pattern,
-    /// How much the files take, in percent of what it can take.
+    /// How much lived when it was filled, metadata too, in percent of what it can take.
     pub utilisation: u32,
-    /// Blocks that the simulator wrote for a new one, greedy.
-    pub simulated: f64,
-    /// How much lives in all, metadata too, in percent of what it can take.
+    /// How much the files take, in percent of what it can take.
+    pub files: f64,
+    /// How much lives at the end.
     pub in_use: f64,
-    /// Blocks that the simulator wrote with so much in use.
-    pub simulated_in_use: f64,
-    /// Bytes that the volume wrote for a new one.
+    /// Blocks that the simulator wrote for a new one with so much in use, greedy.
+    pub simulated: f64,
+    /// Bytes that the volume wrote for a new one of files.
     pub amplification: f64,
+    /// The same for a new one of anything: the simulator knows no metadata, and for a cleaner they are as new as files.
+    pub cleaning: f64,
     /// MB of contents in a second of the disk.
     pub rate: f64,
     /// Seconds of the disk that the longest overwrite took, or the sync behind it.
@@ -109,8 +111,9 @@ struct Stand {
     modelled: Modelled,
     files: Vec<Ino>,
     contents: Contents,
-    /// Bytes that can be in use, metadata too.
+    /// Bytes that can be in use, metadata too, and those that files can take.
     capacity: u64,
+    room: u64,
     random: ChaCha8Rng,
     /// Changes with each overwrite.
     salt: u8,
@@ -119,7 +122,7 @@ struct Stand {
 }
 
 impl Stand {
-    /// With so many percent of what it can take in files.
+    /// With so many percent of what it can take in use.
     fn filled(
         subject: &Subject,
         preset: Preset,
@@ -139,18 +142,29 @@ impl Stand {
             files: Vec::new(),
             contents: subject.contents,
             capacity: 0,
+            room: 0,
             random: generator(seed, "clean"),
             salt: 0,
             longest: 0.0,
             refused: 0,
         };
         let figures = stand.volume().statfs();
-        let room = figures.available * u64::from(figures.fragment_size);
-        stand.capacity = room + stand.used();
-        let (piece, pieces) = subject.contents.shape();
-        let count = room * u64::from(utilisation) / 100 / (piece * pieces);
-        stand.make(count).map_err(failed("filling"))?;
+        stand.room = figures.available * u64::from(figures.fragment_size);
+        stand.capacity = stand.room + stand.used();
+        let target = stand.capacity * u64::from(utilisation) / 100;
+        stand.fill(target).map_err(failed("filling"))?;
         Ok(stand)
+    }
+
+    /// Makes files until so many bytes are in use: most of them, and then what lacks by what these took.
+    fn fill(&mut self, target: u64) -> Result<(), loamfs_fs::Error> {
+        let (piece, pieces) = self.contents.shape();
+        let before = self.used();
+        self.make(target.saturating_sub(before) / (piece * pieces) / 10 * 9)?;
+        let took = self.used().saturating_sub(before);
+        let lacking = target.saturating_sub(self.used());
+        let each = took.checked_div(self.files.len() as u64);
+        self.make(lacking / each.unwrap_or(piece * pieces).max(1))
     }
 
     fn volume(&self) -> &Volume {
@@ -166,8 +180,9 @@ impl Stand {
     fn make(&mut self, count: u64) -> Result<(), loamfs_fs::Error> {
         let (_, pieces) = self.contents.shape();
         let mut dir = ROOT_INO;
-        for number in 0..count {
-            if number % IN_DIRECTORY == 0 {
+        let made = self.files.len() as u64;
+        for number in made..made + count {
+            if number == made || number % IN_DIRECTORY == 0 {
                 let name = format!("dir {number}");
                 let new = NewInode::of_mode(0o755);
                 dir = self.volume().mkdir(ROOT_INO, name.as_bytes(), &new)?.ino;
@@ -225,14 +240,19 @@ impl Stand {
         let written = (info.device - before.0.device).total().write_bytes as f64;
         let contents = (info.written_bytes - before.0.written_bytes) as f64;
         let simulated = |share| cost(scale, pattern, Policy::Greedy, share).amplification;
+        let moved = info.cleaned_live_frags - before.0.cleaned_live_frags;
+        let moved = (moved * u64::from(info.fragment_size)) as f64;
         let in_use = self.used() as f64 / self.capacity as f64;
+        let (piece, pieces) = self.contents.shape();
+        let files = self.files.len() as u64 * piece * pieces;
         Ok(Row {
             pattern,
             utilisation,
-            simulated: simulated(f64::from(utilisation) / 100.0),
+            files: files as f64 / self.room as f64 * 100.0,
             in_use: in_use * 100.0,
-            simulated_in_use: simulated(in_use),
+            simulated: simulated(in_use),
             amplification: written / contents,
+            cleaning: written / (written - moved),
             rate: contents / 1e6 / (seconds - before.1),
             longest: self.longest,
             refused: self.refused,

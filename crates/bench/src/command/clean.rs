@@ -44,7 +44,7 @@ pub struct CleanArgs {
     /// What is on it.
     #[arg(long, requires = "volume", default_value = "large")]
     contents: Contents,
-    /// How full it is, in percent of what it can take.
+    /// How much lives on it, metadata too, in percent of what it can take.
     #[arg(
         long,
         requires = "volume",
@@ -120,13 +120,13 @@ impl CleanArgs {
 fn beside(rows: &[volume::Row]) -> String {
     let head = [
         "",
+        "% in use",
         "% files",
         "simulated",
-        "% in use",
-        "simulated",
-        "written",
-        "ratios",
-        "",
+        "for a new one of files",
+        "ratio",
+        "of anything",
+        "ratio",
         "MB/s",
         "longest, s",
         "no space",
@@ -135,13 +135,13 @@ fn beside(rows: &[volume::Row]) -> String {
     cells.extend(rows.iter().map(|row| {
         vec![
             name(&row.pattern),
-            row.utilisation.to_string(),
-            format!("{:.2}", row.simulated),
             format!("{:.1}", row.in_use),
-            format!("{:.2}", row.simulated_in_use),
+            format!("{:.1}", row.files),
+            format!("{:.2}", row.simulated),
             format!("{:.2}", row.amplification),
             format!("{:.2}", row.amplification / row.simulated),
-            format!("{:.2}", row.amplification / row.simulated_in_use),
+            format!("{:.2}", row.cleaning),
+            format!("{:.2}", row.cleaning / row.simulated),
             format!("{:.1}", row.rate),
             format!("{:.2}", row.longest),
             row.refused.to_string(),
