@@ -1,7 +1,7 @@
 //! `loamfs bench clean`.
 
 use clap::{Args, ValueEnum};
-use loamfs_fs::PROFILES;
+use loamfs_fs::{MkfsOptions, PROFILES};
 
 use super::rounds::once;
 use super::volume::json;
@@ -10,10 +10,15 @@ use crate::Error;
 use crate::clean::log::Shape;
 use crate::clean::pattern::Pattern;
 use crate::clean::policy::Policy;
+use crate::clean::rate::{self, Point};
 use crate::clean::table::{Row, Scale, rows};
 use crate::clean::volume::{self, Contents, Subject};
 use crate::disk::Preset;
 use crate::table::{columns, name};
+
+/// Characters of the longest bar.
+const BAR_LEN: usize = 32;
+const BAR: f64 = BAR_LEN as f64;
 
 /// Simulate a log that is cleaned: what is written for a new block, by utilisation, for policies of cleaning side by side, as
 /// the LFS papers do. It takes no disk, and minutes. With `--volume` a volume in memory is overwritten beside it, on a disk of
@@ -54,6 +59,9 @@ pub struct CleanArgs {
         value_parser = clap::value_parser!(u32).range(1..=100)
     )]
     full: Vec<u32>,
+    /// Tell instead how fast thin groups are cleaned, by how much of them lives, of files of 1 KB (LFS, Fig. 5).
+    #[arg(long, requires = "volume")]
+    rate: bool,
     /// The disk below it.
     #[arg(
         long,
@@ -83,6 +91,11 @@ impl CleanArgs {
             [] => Pattern::value_variants().to_vec(),
             only => once(only.iter().copied()),
         };
+        if let Some(mib) = self.volume
+            && self.rate
+        {
+            return self.run_rate(mib << 20);
+        }
         if let Some(mib) = self.volume {
             return self.run_volume(mib << 20, scale, &chosen);
         }
@@ -93,6 +106,21 @@ impl CleanArgs {
             json(&report)
         } else {
             text(&report)
+        })
+    }
+
+    fn run_rate(&self, bytes: u64) -> Result<(), Error> {
+        let made = MkfsOptions {
+            profile: self.profile.clone(),
+            deltas: !self.no_deltas,
+            tails: !self.no_tails,
+            ..MkfsOptions::default()
+        };
+        let mut say = |kept: u32| tell(&format!("{kept} % of the files kept ..."));
+        let points = rate::points(&made, self.preset, bytes, self.seed, &mut say)?;
+        print(&match self.json {
+            true => json(&points),
+            false => rates(&points),
         })
     }
 
@@ -114,6 +142,26 @@ impl CleanArgs {
             false => beside(&rows),
         })
     }
+}
+
+/// How fast clean groups come.
+fn rates(points: &[Point]) -> String {
+    let head = ["alive", "% kept", "cleaned, MB", "seconds", "won, MB/s", ""];
+    let most = points.iter().map(|point| point.rate).fold(0.0, f64::max);
+    let mut cells = vec![head.map(str::to_owned).to_vec()];
+    cells.extend(points.iter().map(|point| {
+        let bar = (point.rate / most * BAR).round() as usize;
+        vec![
+            format!("{:.2}", point.alive),
+            point.kept.to_string(),
+            format!("{:.0}", point.cleaned as f64 / 1e6),
+            format!("{:.2}", point.seconds),
+            format!("{:.1}", point.rate),
+            format!("{:<BAR_LEN$}", "#".repeat(bar)),
+        ]
+    }));
+    let title = "Clean groups that are won in a second, by how much of what is cleaned lives";
+    format!("{title}\n{}", columns(&cells, 1))
 }
 
 /// What a volume wrote beside what was simulated.
