@@ -180,10 +180,9 @@ impl<'a> Placement<'a> {
     /// Looks for an extent of at most `blocks` blocks in the group of the log that they fill, or in the next one.
     fn find_home(&mut self, blocks: u64) -> FoundSpace {
         let end = self.state.data.last.unwrap_or(FragAddr(0));
-        // What is moved out of groups may take all but half of the reserve, as the mover may. One of those kept is none of it. With
-        // one more left to it, as much as the mover chose had no room, and stayed where it was.
+        // What is moved out of groups may take of what is kept, as the mover may.
         let kept = match self.groups.has_closed() {
-            true => self.state.kept_for_log.saturating_sub(1) / 2,
+            true => self.state.kept_for_log / 2,
             false => self.state.kept_for_log,
         };
         let found = home::Search::new(self.groups, kept, blocks).find(end);

@@ -937,28 +937,6 @@ fn all_log() -> Space {
     space
 }
 
-/// What moved had room for as long as half of all that is kept was left, while the mover counts on all but half of the reserve.
-#[test]
-fn where_all_is_in_the_log_homes_that_move_leave_half_of_the_reserve() {
-    let mut space = all_log();
-    space.placement().keep_for_log(6);
-    let fill = |space: &mut Space| {
-        while let FoundSpace::Run(found) =
-            space
-                .placement()
-                .find_data(8, FragAddr(0), GroupNo(10), Tier::Auto)
-        {
-            space.allocate(found, owner(BlockKind::Homed, 0)).unwrap();
-        }
-    };
-    fill(&mut space);
-    assert_eq!(space.free_groups(), 6);
-    space.placement().close_groups(&[GroupNo(40)]);
-    fill(&mut space);
-    assert_eq!(space.free_groups(), 2);
-    space.check().unwrap();
-}
-
 #[test]
 fn where_all_is_in_the_log_homes_fill_one_group_of_it_and_segments_another() {
     let mut space = all_log();
