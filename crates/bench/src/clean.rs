@@ -5,10 +5,12 @@
 //! - [`policy`]: which segments are cleaned, and where what lives in them goes;
 //! - [`pattern`]: which block is overwritten next;
 //! - [`table`]: all of them side by side;
+//! - [`numbered`]: files on a volume;
 //! - [`volume`]: what a volume writes where as much of it is overwritten;
 //! - [`rate`]: how fast it makes clean groups of thin ones.
 
 pub mod log;
+pub mod numbered;
 pub mod pattern;
 pub mod policy;
 pub mod rate;

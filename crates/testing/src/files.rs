@@ -9,6 +9,12 @@ pub fn content(len: usize, seed: usize) -> Vec<u8> {
         .collect()
 }
 
+/// Bytes that files can still take.
+pub fn available(volume: &Volume) -> u64 {
+    let figures = volume.statfs();
+    figures.available * u64::from(figures.fragment_size)
+}
+
 /// Makes a file, and syncs.
 ///
 /// # Errors

@@ -8,6 +8,7 @@ use loamfs_fs::{
     DeviceKind, Env, Error, Ino, MkfsOptions, NewDevice, NewInode, OpenOptions, ROOT_INO, Volume,
     mkfs, mkfs_on,
 };
+use loamfs_testing::files::available;
 use loamfs_testing::loam::check_device;
 use loamfs_testing::rng::Rng;
 use std::sync::Arc;
@@ -81,12 +82,6 @@ impl Pieces {
             );
         }
     }
-}
-
-/// Bytes.
-fn available(volume: &Volume) -> u64 {
-    let figures = volume.statfs();
-    figures.available * u64::from(volume.info().fragment_size)
 }
 
 /// Four times as much as lives is written over at random; all of that must come out of cleaning.

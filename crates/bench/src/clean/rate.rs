@@ -1,10 +1,11 @@
 //! How fast a cleaner makes clean groups, by how much of them lives (LFS, section 5.3 and Fig. 5): a volume is filled with files
 //! of 1 KB, a fixed share of them is deleted, and all groups that this left thin are cleaned.
 
-use loamfs_fs::{MkfsOptions, NewInode, OpenOptions, ROOT_INO};
+use loamfs_fs::{MkfsOptions, OpenOptions};
 use rand::RngExt;
 use serde::Serialize;
 
+use super::numbered::Numbered;
 use crate::Error;
 use crate::disk::Preset;
 use crate::modelled::{Modelled, failed};
@@ -14,8 +15,6 @@ use crate::suite::random::generator;
 pub const KEPT: [u32; 10] = [5, 10, 20, 30, 40, 50, 60, 70, 80, 90];
 /// Bytes of a file.
 const FILE: u64 = 1 << 10;
-/// Files of a directory.
-const IN_DIRECTORY: u64 = 256;
 /// What the files take of the volume's room, in percent; and bytes that each takes with what leads to it, about.
 const FILLED: u64 = 60;
 const TAKES: u64 = 1280;
@@ -31,7 +30,7 @@ pub struct Point {
     pub cleaned: u64,
     /// Seconds of the disk.
     pub seconds: f64,
-    /// MB that were won in a second.
+    /// MB that did not live, of what was gone through in a second.
     pub rate: f64,
 }
 
@@ -66,18 +65,20 @@ fn point(
     modelled.reopen()?;
     let volume = modelled.volume();
     let (before, began) = (volume.info(), modelled.disk().seconds());
-    let cleaned = volume.upkeep().clean(100, &mut |_, _| true);
-    cleaned.map_err(failed("cleaning"))?;
+    let upkeep = volume.upkeep();
+    upkeep
+        .clean(100, &mut |_, _| true)
+        .map_err(failed("cleaning"))?;
     let (info, seconds) = (volume.info(), modelled.disk().seconds() - began);
-    let frags = info.cleaned_frags - before.cleaned_frags;
-    let live = info.cleaned_live_frags - before.cleaned_live_frags;
-    let won = frags.saturating_sub(live) * u64::from(info.fragment_size);
+    let bytes = |frags: u64| frags * u64::from(info.fragment_size);
+    let cleaned = bytes(info.cleaned_frags - before.cleaned_frags);
+    let live = bytes(info.cleaned_live_frags - before.cleaned_live_frags);
     Ok(Point {
         kept,
-        alive: live as f64 / frags as f64,
-        cleaned: frags * u64::from(info.fragment_size),
+        alive: live as f64 / cleaned as f64,
+        cleaned,
         seconds,
-        rate: won as f64 / 1e6 / seconds,
+        rate: cleaned.saturating_sub(live) as f64 / 1e6 / seconds,
     })
 }
 
@@ -87,23 +88,17 @@ fn thin(modelled: &Modelled, (seed, kept): (u64, u32)) -> Result<(), loamfs_fs::
     let figures = volume.statfs();
     let room = figures.available * u64::from(figures.fragment_size);
     let mut random = generator(seed, "rate");
-    let (mut dir, mut gone) = (ROOT_INO, Vec::new());
+    let (mut numbered, mut gone) = (Numbered::default(), Vec::new());
     for number in 0..room * FILLED / 100 / TAKES {
-        if number % IN_DIRECTORY == 0 {
-            let name = format!("dir {number}");
-            let new = NewInode::of_mode(0o755);
-            dir = volume.mkdir(ROOT_INO, name.as_bytes(), &new)?.ino;
-        }
-        let (name, new) = (format!("file {number}"), NewInode::of_mode(0o644));
-        let ino = volume.create(dir, name.as_bytes(), &new)?.ino;
-        volume.write(ino, 0, &[number as u8; FILE as usize])?;
+        let file = numbered.make(volume, number)?;
+        volume.write(file.ino, 0, &[number as u8; FILE as usize])?;
         if random.random_range(0..100) >= kept {
-            gone.push((dir, name));
+            gone.push(file);
         }
     }
     volume.sync()?;
-    for (dir, name) in gone {
-        volume.unlink(dir, name.as_bytes())?;
+    for file in gone {
+        volume.unlink(file.dir, file.name.as_bytes())?;
     }
     volume.sync()
 }

@@ -2,10 +2,11 @@
 //! which leaves out its reserve, as the simulator's leaves out what cleaning needs.
 
 use clap::ValueEnum;
-use loamfs_fs::{Ino, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume};
+use loamfs_fs::{Ino, MkfsOptions, OpenOptions, Volume};
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 
+use super::numbered::Numbered;
 use super::pattern::Pattern;
 use super::policy::Policy;
 use super::table::{Scale, cost};
@@ -19,8 +20,6 @@ const BEFORE: u64 = 3;
 const WHILE: u64 = 2;
 /// Overwrites between two syncs.
 const SYNC_EVERY: u64 = 256;
-/// Files of a directory.
-const IN_DIRECTORY: u64 = 256;
 
 /// What the files are like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
@@ -43,14 +42,10 @@ impl Contents {
 }
 
 /// A volume.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct Subject {
-    /// Its profile.
-    pub profile: String,
-    /// Whether its segments may say what changed in inodes instead of writing their blocks.
-    pub deltas: bool,
-    /// Whether blocks of large files have 4 KiB.
-    pub tails: bool,
+    /// What it is made with.
+    pub made: MkfsOptions,
     /// Its bytes.
     pub bytes: u64,
     /// What is on it.
@@ -129,14 +124,8 @@ impl Stand {
         seed: u64,
         utilisation: u32,
     ) -> Result<Stand, Error> {
-        let made = MkfsOptions {
-            profile: subject.profile.clone(),
-            deltas: subject.deltas,
-            tails: subject.tails,
-            ..MkfsOptions::default()
-        };
         let options = OpenOptions::default();
-        let modelled = Modelled::made_with(&made, preset, subject.bytes, seed, options)?;
+        let modelled = Modelled::made_with(&subject.made, preset, subject.bytes, seed, options)?;
         let mut stand = Stand {
             modelled,
             files: Vec::new(),
@@ -161,10 +150,11 @@ impl Stand {
         let (piece, pieces) = self.contents.shape();
         let before = self.used();
         self.make(target.saturating_sub(before) / (piece * pieces) / 10 * 9)?;
-        let took = self.used().saturating_sub(before);
-        let lacking = target.saturating_sub(self.used());
-        let each = took.checked_div(self.files.len() as u64);
-        self.make(lacking / each.unwrap_or(piece * pieces).max(1))
+        let now = self.used();
+        let each = now
+            .saturating_sub(before)
+            .checked_div(self.files.len() as u64);
+        self.make(target.saturating_sub(now) / each.unwrap_or(piece * pieces).max(1))
     }
 
     fn volume(&self) -> &Volume {
@@ -179,16 +169,9 @@ impl Stand {
 
     fn make(&mut self, count: u64) -> Result<(), loamfs_fs::Error> {
         let (_, pieces) = self.contents.shape();
-        let mut dir = ROOT_INO;
-        let made = self.files.len() as u64;
+        let (mut numbered, made) = (Numbered::default(), self.files.len() as u64);
         for number in made..made + count {
-            if number == made || number % IN_DIRECTORY == 0 {
-                let name = format!("dir {number}");
-                let new = NewInode::of_mode(0o755);
-                dir = self.volume().mkdir(ROOT_INO, name.as_bytes(), &new)?.ino;
-            }
-            let (name, new) = (format!("file {number}"), NewInode::of_mode(0o644));
-            let ino = self.volume().create(dir, name.as_bytes(), &new)?.ino;
+            let ino = numbered.make(self.volume(), number)?.ino;
             self.files.push(ino);
             for piece in 0..pieces {
                 self.write(ino, piece)?;

@@ -17,8 +17,7 @@ use crate::disk::Preset;
 use crate::table::{columns, name};
 
 /// Characters of the longest bar.
-const BAR_LEN: usize = 32;
-const BAR: f64 = BAR_LEN as f64;
+const BAR: usize = 32;
 
 /// Simulate a log that is cleaned: what is written for a new block, by utilisation, for policies of cleaning side by side, as
 /// the LFS papers do. It takes no disk, and minutes. With `--volume` a volume in memory is overwritten beside it, on a disk of
@@ -91,13 +90,10 @@ impl CleanArgs {
             [] => Pattern::value_variants().to_vec(),
             only => once(only.iter().copied()),
         };
-        if let Some(mib) = self.volume
-            && self.rate
-        {
-            return self.run_rate(mib << 20);
-        }
-        if let Some(mib) = self.volume {
-            return self.run_volume(mib << 20, scale, &chosen);
+        match self.volume {
+            Some(mib) if self.rate => return self.run_rate(mib << 20),
+            Some(mib) => return self.run_volume(mib << 20, scale, &chosen),
+            None => {}
         }
         let report = rows(scale, &chosen, &mut |pattern, utilisation| {
             tell(&format!("{}, {utilisation} % ...", name(&pattern)));
@@ -109,13 +105,18 @@ impl CleanArgs {
         })
     }
 
-    fn run_rate(&self, bytes: u64) -> Result<(), Error> {
-        let made = MkfsOptions {
+    /// What the volume is made with.
+    fn made(&self) -> MkfsOptions {
+        MkfsOptions {
             profile: self.profile.clone(),
             deltas: !self.no_deltas,
             tails: !self.no_tails,
             ..MkfsOptions::default()
-        };
+        }
+    }
+
+    fn run_rate(&self, bytes: u64) -> Result<(), Error> {
+        let made = self.made();
         let mut say = |kept: u32| tell(&format!("{kept} % of the files kept ..."));
         let points = rate::points(&made, self.preset, bytes, self.seed, &mut say)?;
         print(&match self.json {
@@ -126,9 +127,7 @@ impl CleanArgs {
 
     fn run_volume(&self, bytes: u64, scale: Scale, chosen: &[Pattern]) -> Result<(), Error> {
         let subject = Subject {
-            profile: self.profile.clone(),
-            deltas: !self.no_deltas,
-            tails: !self.no_tails,
+            made: self.made(),
             bytes,
             contents: self.contents,
             utilisations: self.full.clone(),
@@ -150,14 +149,14 @@ fn rates(points: &[Point]) -> String {
     let most = points.iter().map(|point| point.rate).fold(0.0, f64::max);
     let mut cells = vec![head.map(str::to_owned).to_vec()];
     cells.extend(points.iter().map(|point| {
-        let bar = (point.rate / most * BAR).round() as usize;
+        let bar = (point.rate / most * BAR as f64).round() as usize;
         vec![
             format!("{:.2}", point.alive),
             point.kept.to_string(),
             format!("{:.0}", point.cleaned as f64 / 1e6),
             format!("{:.2}", point.seconds),
             format!("{:.1}", point.rate),
-            format!("{:<BAR_LEN$}", "#".repeat(bar)),
+            format!("{:<BAR$}", "#".repeat(bar)),
         ]
     }));
     let title = "Clean groups that are won in a second, by how much of what is cleaned lives";

@@ -27,8 +27,8 @@ pub(crate) const SERVED_PART: u64 = 8;
 /// Where groups are written when they are clean, those are emptied in idle times of which less than so many of a hundred
 /// fragments are in use: they win more than half of what they take.
 const IDLE_EMPTIER: u32 = 60;
-/// There an operation that gets ENOSPC else has those emptied of which less than so many of a hundred are: they take 32 for one that
-/// they win.
+/// There the last means before ENOSPC ([`CostLimit::Any`]) empties those of which less than so many of a hundred are: they take 32 for
+/// one that they win.
 const LAST_FULLEST: u32 = 97;
 /// In idle times one of so many groups is kept free.
 const IDLE_PART: u64 = 16;
@@ -524,20 +524,15 @@ impl Cleaner<'_> {
         let spared = move |cheap: &CleaningCost| {
             cheap.group == next || but.has(cheap) || !again && reclaim.is_left(cheap, named)
         };
-        let allows = self.allows(limit);
+        // Where no hole is written to, groups are all that can be won.
+        let limit = match limit {
+            CostLimit::Any if self.space.is_all_log() => CostLimit::LessFull(LAST_FULLEST),
+            limit => limit,
+        };
         // By age the dear ones do not come last.
         found
             .into_iter()
-            .filter(move |cheap| !spared(cheap) && allows(cheap.live, cheap.won))
-    }
-
-    /// What may be emptied. Where no hole is written to, groups are all that can be won: the last means before ENOSPC takes what wins
-    /// anything to speak of.
-    fn allows(&self, limit: CostLimit) -> impl Fn(u64, u64) -> bool + use<> {
-        let last = self.space.is_all_log() && limit == CostLimit::Any;
-        move |live, won| {
-            limit.allows(live, won) || last && CostLimit::LessFull(LAST_FULLEST).allows(live, won)
-        }
+            .filter(move |cheap| !spared(cheap) && limit.allows(cheap.live, cheap.won))
     }
 
     /// A range in pieces for one step each: what is missing of a piece is read in a few batches, in the order of its
