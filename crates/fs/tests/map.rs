@@ -31,6 +31,14 @@ fn content(len: u64) -> Vec<u8> {
     (0..len).map(|i| (i >> 12) as u8 ^ (i * 7) as u8).collect()
 }
 
+/// Where a file's first byte is on the device.
+fn first(volume: &Volume, ino: Ino) -> u64 {
+    match map(volume, ino)[0].place {
+        Place::Inode(at) | Place::Log(at) | Place::Home(at) => at,
+        other => panic!("{other:?}"),
+    }
+}
+
 /// The whole map, whose pieces adjoin and end with the file.
 fn map(volume: &Volume, ino: Ino) -> Vec<Piece> {
     let (mut pieces, mut from) = (Vec::new(), Some(0));
@@ -154,4 +162,19 @@ fn a_file_of_many_extents_is_mapped_in_steps() {
         (pieces[0].offset, pieces[0].len),
         (4 * BLOCK + 5, BLOCK - 5)
     );
+}
+
+/// On a disk that turns the log stood in the middle, and data at the beginning: the longest way there is while the volume is young.
+#[test]
+fn the_log_begins_in_the_first_group_of_a_disk_and_data_behind_it() {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(1 << 30).with_rotational(true));
+    mkfs(&device, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
+    let volume = Volume::open(device, &OpenOptions::default(), Env::fixed(2)).unwrap();
+    let small = put(&volume, "small", &content(3000));
+    let large = put(&volume, "large", &content(1 << 20));
+    volume.sync().unwrap();
+    let group = volume.info().group_size;
+    let (small, large) = (first(&volume, small), first(&volume, large));
+    assert!(small < group, "{small}");
+    assert!((group..2 * group).contains(&large), "{large}");
 }
