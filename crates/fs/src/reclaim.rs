@@ -3,6 +3,7 @@
 
 mod cleaner;
 mod forming_cost;
+mod gathering;
 mod mover;
 mod plugging_cost;
 mod settler;
@@ -12,6 +13,7 @@ pub(crate) use cleaner::{
     CostLimit, Elsewhere, Goal, IDLE_ROUNDS, SERVED_PART, Spared, outlook, pays,
 };
 pub(crate) use forming_cost::{FormingCost, GroupsForTracks, Settling, USUAL};
+pub(crate) use gathering::Gathering;
 pub(crate) use settler::{Estimate, Weighed, cheapest_first, closing, idle};
 pub(crate) use state::{BATCH_MAX, Fight, Plugging, Reclaim};
 

@@ -2,6 +2,7 @@
 
 use crate::unit::UNIT;
 use loamfs_format::Ino;
+use std::ops::Range;
 
 /// Units of a region: half settled, files are slower to read than as they were or as they will be.
 const UNITS: u64 = (64 << 20) / UNIT;
@@ -18,6 +19,17 @@ impl Region {
     pub fn of(ino: Ino, unit: u64) -> Region {
         let number = unit / UNITS;
         Region { ino, number }
+    }
+
+    /// Whose part it is.
+    pub fn ino(self) -> Ino {
+        self.ino
+    }
+
+    /// Its units, those behind the file's end among them.
+    pub fn units(self) -> Range<u64> {
+        let first = self.number.saturating_mul(UNITS);
+        first..first.saturating_add(UNITS)
     }
 
     /// The next one of the same file.

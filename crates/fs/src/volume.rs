@@ -22,6 +22,7 @@ mod emptying;
 mod flight;
 mod forming;
 mod freeze;
+mod gathering;
 mod info;
 mod latch;
 mod leaving;

@@ -28,6 +28,8 @@ const READERS: u32 = 4;
 const ENTRIES: usize = 100;
 /// Ticks in between: what settles takes several.
 const TICKS: u32 = 12;
+/// Groups of the log are emptied of which less than so many of a hundred fragments are in use.
+const CLEAN_UNTIL: u32 = 80;
 /// The type of regular files, as directories have it.
 const DT_REG: u8 = 8;
 
@@ -35,6 +37,8 @@ const DT_REG: u8 = 8;
 pub const TURNING: &str = "hfs-turning";
 /// The same with deltas and tails, as mkfs makes them.
 pub const DELTAS_TURNING: &str = "hfs-deltas-turning";
+/// The same with everything in the log: large files stand scattered there, and are put in order.
+pub const LOG_TURNING: &str = "lfs-deltas-turning";
 /// Behind the name of a profile: what the disk's time costs is said.
 const ON_DISK: &str = "-turning";
 /// Behind the name of a profile: segments say what changed in inodes (rule 16), and blocks of large files have 4 KiB.
@@ -65,7 +69,7 @@ pub struct Loam {
     pub check: bool,
     /// What is left out of the rules.
     pub without: Without,
-    /// What its volumes are made with, one of [`VOLUMES`], [`TURNING`] or [`DELTAS_TURNING`].
+    /// What its volumes are made with, one of [`VOLUMES`], [`TURNING`], [`DELTAS_TURNING`] or [`LOG_TURNING`].
     pub volumes: &'static str,
 }
 
@@ -85,7 +89,9 @@ impl Loam {
     /// # Errors
     /// There are none of that name.
     pub fn on(self, name: &str) -> Result<Self, String> {
-        let mut all = VOLUMES.into_iter().chain([TURNING, DELTAS_TURNING]);
+        let mut all = VOLUMES
+            .into_iter()
+            .chain([TURNING, DELTAS_TURNING, LOG_TURNING]);
         let known = all.find(|known| *known == name);
         let volumes = known.ok_or_else(|| format!("{name}: no such profile of volumes"))?;
         Ok(Self { volumes, ..self })
@@ -392,6 +398,11 @@ impl Subject for Mounted {
 
     fn settle(&self) -> Outcome<()> {
         Ok(self.volume.upkeep().settle(usize::MAX)?)
+    }
+
+    fn clean(&self) -> Outcome<()> {
+        self.volume.upkeep().clean(CLEAN_UNTIL, &mut |_, _| true)?;
+        Ok(())
     }
 
     fn mark(&self, device: u32, leaves: bool) -> Outcome<()> {

@@ -138,6 +138,8 @@ pub enum Op {
     Checkpoint,
     /// Settles all images that may.
     Settle,
+    /// Puts large files in order and empties groups of the log that hold little.
+    Clean,
     /// Settles the small files of a directory into tracks.
     Place { dir: Id },
     /// Reads the files of a directory cold until they settle into tracks by the clock, where that comes to pay.

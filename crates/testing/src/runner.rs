@@ -192,6 +192,7 @@ impl<'a> Runner<'a> {
             Op::Commit(how) => self.flush("commit", |s| s.commit(how)),
             Op::Checkpoint => self.flush("checkpoint", |s| s.checkpoint()),
             Op::Settle => self.flush("settle", |s| s.settle()),
+            Op::Clean => self.flush("clean", |s| s.clean()),
             Op::Place { dir } => match self.ino(dir) {
                 Some(dir) => self.flush("settle a directory", |s| s.settle_directory(dir)),
                 None => Ok(Step::Skipped),

@@ -198,6 +198,10 @@ pub trait Subject: Send {
     fn settle(&self) -> Outcome<()> {
         Ok(())
     }
+    /// Puts large files in order and empties what holds little, where a subject has such a thing.
+    fn clean(&self) -> Outcome<()> {
+        Ok(())
+    }
     /// Marks a device as one that leaves, or stays after all.
     fn mark(&self, _device: u32, _leaves: bool) -> Outcome<()> {
         Err(Failure::plain(errno::EOPNOTSUPP))

@@ -24,7 +24,8 @@ Examples:
 
 /// Empty groups of the log that hold little now, instead of when space is short.
 ///
-/// What lives in them is moved together. Others use the volume meanwhile. Ctrl-C ends it after the
+/// What lives in them is moved together. On a volume of the profile `lfs`, large files that were
+/// written over in pieces are written anew first, in the order of the file. Others use the volume meanwhile. Ctrl-C ends it after the
 /// groups that are being emptied; what was won until then stays.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
@@ -59,7 +60,7 @@ impl CleanArgs {
     pub fn run(self) -> Result<u8, Failure> {
         let entry = mounts::mounted(&self.mountpoint)?;
         let answer = control::ask_showing(&entry, &Request::Clean(self.until), "emptying groups")?;
-        let [groups, freed, freed_bytes, moved, left] = control::figures(&answer)?;
+        let [groups, freed, freed_bytes, moved, left, gathered] = control::figures(&answer)?;
         if self.json {
             let figures = json!({
                 "groups": groups,
@@ -67,15 +68,20 @@ impl CleanArgs {
                 "freed_bytes": freed_bytes,
                 "moved_bytes": moved,
                 "left": left,
+                "gathered_bytes": gathered,
             });
             return print_lines([format!("{figures:#}")]);
         }
         let shown = shown_path(&self.mountpoint);
         let told = format!(
-            "{shown}: {} cleaned, {} moved; {freed} more free ({}), {left} left",
+            "{shown}: {} cleaned, {} moved; {freed} more free ({}), {left} left{}",
             count(groups, "group", "groups"),
             human(moved),
             human(freed_bytes),
+            match gathered {
+                0 => String::new(),
+                bytes => format!("; {} of large files put in order", human(bytes)),
+            },
         );
         print_lines([wrapped(&told, 2)])
     }

@@ -341,10 +341,13 @@ fn clean(volume: &Volume, percent: u32, out: &mut dyn Write) -> Result<String, l
         groups,
         freed,
         moved,
+        gathered,
         left,
     } = volume.upkeep().clean(percent, &mut tell)?;
     let bytes = freed.saturating_mul(volume.info().group_size);
-    Ok(format!("done {groups} {freed} {bytes} {moved} {left}"))
+    Ok(format!(
+        "done {groups} {freed} {bytes} {moved} {left} {gathered}"
+    ))
 }
 
 /// Moves files as long as the client listens. Returns the last line.

@@ -370,6 +370,13 @@ impl Cleaner<'_> {
         long.fold((0, 0), |(count, room), hole| (count + 1, room + hole.frags))
     }
 
+    /// Whether so many fragments of large files may be written anew, beside those that they take the place of, so that segments
+    /// and what is cleaned next have their groups.
+    pub fn may_gather(&self, frags: u64) -> bool {
+        let groups = frags.div_ceil(self.geometry.group_frags) + 1;
+        self.space.free_groups() >= self.wanted_to_form() + groups
+    }
+
     fn wanted_in_idle_time(&self) -> u64 {
         self.sizes.groups_kept_from_data() + 1 + u64::from(self.geometry.groups()) / IDLE_PART
     }

@@ -1,5 +1,6 @@
 //! What is known of cleaning, of the fights for space that were lost, and of the room that is left.
 
+use super::gathering::Scattered;
 use crate::budget::KnownRoom;
 use loamfs_format::{GroupNo, Ssn};
 use loamfs_space::CleaningCost;
@@ -70,6 +71,8 @@ pub(crate) struct Reclaim {
     ahead_over: bool,
     /// What was found out about the log's room.
     known: KnownRoom,
+    /// What of large files may stand scattered.
+    scattered: Scattered,
 }
 
 impl Left {
@@ -169,6 +172,11 @@ impl Reclaim {
     /// What was found out about the log's room, to be asked and added to.
     pub fn known(&mut self) -> &mut KnownRoom {
         &mut self.known
+    }
+
+    /// What of large files may stand scattered, to be asked and added to.
+    pub fn scattered(&mut self) -> &mut Scattered {
+        &mut self.scattered
     }
 
     /// That holds no more.

@@ -23,7 +23,7 @@ pub(super) const LEFTOVERS_STEP: usize = 64;
 
 impl Upkeep<'_> {
     /// Does what is due by the clock: commit by age, leftovers of an earlier mount, settling, checkpoints,
-    /// emptying groups while few are free, hot data, what is owed to slow devices, and tracks.
+    /// emptying groups while few are free, large files in order, hot data, what is owed to slow devices, and tracks.
     ///
     /// # Errors
     /// [`Error`].
@@ -60,6 +60,7 @@ impl Upkeep<'_> {
         }
         self.pay_back(quiet && !settles);
         engine.empty_in_idle_time();
+        self.gather_in_idle_time(quiet && !settles);
         if quiet && !settles && self.former().may_form() {
             self.former().form_in_idle_time();
         }

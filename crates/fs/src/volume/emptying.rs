@@ -20,6 +20,8 @@ pub struct Cleaned {
     pub freed: u64,
     /// Bytes that were moved.
     pub moved: u64,
+    /// Bytes of large files that stood scattered and stand in the order of the file.
+    pub gathered: u64,
     /// Groups that still hold less, which could not be emptied, or were not since it was told to stop.
     pub left: u64,
 }
@@ -52,6 +54,11 @@ impl Upkeep<'_> {
         };
         let limit = CostLimit::LessFull(percent.min(100));
         let mut tried = Vec::new();
+        let gathered = engine.gather_all(&mut || tell(0, 0))?;
+        if gathered > 0 {
+            // What it leaves is free, or thinner.
+            engine.give_emptied_back()?;
+        }
         loop {
             let groups = tried.as_slice();
             let spared = Spared { groups, written };
@@ -76,6 +83,7 @@ impl Upkeep<'_> {
             groups: tried.len() as u64,
             freed: core.space.free_groups().saturating_sub(free),
             moved: moved(&core).saturating_sub(before),
+            gathered,
             left,
         })
     }

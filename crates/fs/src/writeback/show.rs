@@ -6,8 +6,10 @@ use crate::core::Core;
 use crate::error::Error;
 use crate::extents::{self, CrcChange};
 use crate::operations::{Broken, Change, Claim, Operation, Plan};
+use crate::region::Region;
 use loamfs_format::inode::{Body, FileExtent};
 use loamfs_format::{Geometry, Ino, Pointer, Ssn};
+use std::collections::BTreeSet;
 
 /// What cannot be.
 const VANISHED: Error = Error::Broken("new homes vanished while they were to be shown");
@@ -113,6 +115,10 @@ impl Change for Showing {
         // What the inode counts is taken as it stands.
         node.inode_mut().frags = node.inode().frags.saturating_add(fresh.sum());
         let freed = self.change.into_freed();
+        if core.space.is_all_log() && !freed.is_empty() {
+            note_scattered(core, ino, &self.fresh);
+        }
+        let node = core.inodes.prepared(ino)?;
         extents::apply_crcs(node.inode_mut(), &mut core.blocks, &self.crcs)?;
         node.inode_mut().frags -= freed
             .iter()
@@ -130,6 +136,18 @@ impl Change for Showing {
             core.freeing().block(&pointer);
         }
         Ok(core.touch(ino)?)
+    }
+}
+
+/// What was written over stands elsewhere than what is around it.
+fn note_scattered(core: &mut Core, ino: Ino, fresh: &[FileExtent]) {
+    let per_block = core.geometry.block_units();
+    let regions = fresh
+        .iter()
+        .map(|it| Region::of(ino, it.block * per_block))
+        .collect::<BTreeSet<_>>();
+    for region in regions {
+        core.reclaim.scattered().note(region);
     }
 }
 

@@ -5,15 +5,15 @@ use std::time::{Duration, Instant};
 
 use loamfs_testing::args::Args;
 use loamfs_testing::explore::cases::{
-    Case, GEOMETRIES, all_carrying, all_forming, all_singles, combined, combined_carrying,
-    combined_forming, long,
+    Case, GEOMETRIES, all_carrying, all_cleaning, all_forming, all_singles, combined,
+    combined_carrying, combined_cleaning, combined_forming, long,
 };
 use loamfs_testing::explore::changes;
 use loamfs_testing::explore::fleet::{Orders, Outcome, Slice, run_in_turn};
 use loamfs_testing::explore::hunt::Effort;
 use loamfs_testing::explore::names::named;
 use loamfs_testing::geometry::Geometry;
-use loamfs_testing::loam::{DELTAS_TURNING, Loam, TURNING};
+use loamfs_testing::loam::{DELTAS_TURNING, LOG_TURNING, Loam, TURNING};
 use loamfs_testing::pair::Pair;
 use loamfs_testing::rng::Rng;
 use loamfs_testing::several::Several;
@@ -31,6 +31,7 @@ const USAGE: &str = "explore [--seed N] [--seconds T] [--singles N] [--pairs N] 
   one of its own, so that space is reused at once and writes land apart. Tiered:
   volumes of a fast device and a slow one, between which large files are carried.
   On the volumes hfs-turning and hfs-deltas-turning small files settle into tracks by the clock.
+  On the volumes lfs-deltas-turning large files that were written over in pieces are put in order.
   The seed chooses among crashes too, and the order of all cases: whatever the
   seconds suffice for has some of each kind. Half of them are for changes.";
 
@@ -109,6 +110,7 @@ fn kinds(tiered: bool, volumes: &str) -> (Singles, fn(u64) -> Case) {
     match (tiered, volumes) {
         (true, _) => (all_carrying, combined_carrying),
         (false, TURNING | DELTAS_TURNING) => (all_forming, combined_forming),
+        (false, LOG_TURNING) => (all_cleaning, combined_cleaning),
         (false, _) => (all_singles, combined),
     }
 }

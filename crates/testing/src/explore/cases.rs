@@ -3,7 +3,7 @@
 
 use super::hunt::{Effort, Find, Hunt};
 use super::recording::{Stage, record};
-use super::single::{FOLLOWS, FRESH, Single, carrying, follow, forming, singles};
+use super::single::{FOLLOWS, FRESH, Single, carrying, cleaning, follow, forming, singles};
 use super::starts::{setup, starts};
 use crate::generate::{Generator, profile};
 use crate::geometry::Geometry;
@@ -75,6 +75,11 @@ pub fn all_forming(geometry: (&'static str, Geometry)) -> Vec<Case> {
     each(geometry, &forming(&geometry.1, FRESH))
 }
 
+/// The same of workloads in which large files are put in order.
+pub fn all_cleaning(geometry: (&'static str, Geometry)) -> Vec<Case> {
+    each(geometry, &cleaning(&geometry.1, FRESH))
+}
+
 fn each(geometry: (&'static str, Geometry), singles: &[Single]) -> Vec<Case> {
     let mut cases = Vec::new();
     for &start in starts(&geometry.1) {
@@ -110,6 +115,14 @@ pub fn combined_carrying(seed: u64) -> Case {
 pub fn combined_forming(seed: u64) -> Case {
     combination("idle", seed, |part, geometry, fresh| match part {
         0 => forming(geometry, fresh),
+        _ => singles(geometry, fresh),
+    })
+}
+
+/// The same, of which the first has large files put in order.
+pub fn combined_cleaning(seed: u64) -> Case {
+    combination("clean", seed, |part, geometry, fresh| match part {
+        0 => cleaning(geometry, fresh),
         _ => singles(geometry, fresh),
     })
 }

@@ -1,8 +1,8 @@
 //! Finding a case by its name.
 
 use super::cases::{
-    Case, GEOMETRIES, all_carrying, all_forming, all_singles, combined, combined_carrying,
-    combined_forming, long,
+    Case, GEOMETRIES, all_carrying, all_cleaning, all_forming, all_singles, combined,
+    combined_carrying, combined_cleaning, combined_forming, long,
 };
 use super::changes;
 
@@ -17,6 +17,7 @@ pub fn named(name: &str) -> Option<Case> {
         return all
             .chain(all_carrying(geometry))
             .chain(all_forming(geometry))
+            .chain(all_cleaning(geometry))
             .find(|case| case.name == name);
     }
     let seed = parts.next()?.parse().ok()?;
@@ -24,6 +25,7 @@ pub fn named(name: &str) -> Option<Case> {
         "pair" => Some(combined(seed)),
         "carry" => Some(combined_carrying(seed)),
         "idle" => Some(combined_forming(seed)),
+        "clean" => Some(combined_cleaning(seed)),
         "long" => Some(long(seed, parts.next()?.parse().ok()?)),
         "change" => changes::named(seed, parts.next()?),
         _ => None,

@@ -346,6 +346,7 @@ impl Replacing {
             | Op::Sync
             | Op::Commit(_)
             | Op::Checkpoint
+            | Op::Clean
             | Op::Place { .. }
             | Op::Idle { .. }
             | Op::Say { .. }

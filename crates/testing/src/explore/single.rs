@@ -392,6 +392,53 @@ pub fn forming(geometry: &Geometry, fresh: Id) -> Vec<Single> {
     ]
 }
 
+/// Short workloads in which a large file is written over in pieces and put in order again, on volumes where all is in the log.
+pub fn cleaning(geometry: &Geometry, fresh: Id) -> Vec<Single> {
+    let block = u64::from(geometry.block);
+    let over = |numbers: &[u64]| {
+        let write = |number: &u64| [write(HUGE, number * block, block), Op::Sync];
+        numbers.iter().flat_map(write).collect::<Vec<_>>()
+    };
+    let scattered = || [vec![write(HUGE, 0, 12 * block)], over(&[9, 6, 3, 1])].concat();
+    let after = |more: &[Op]| [&scattered()[..], &[Op::Clean], more].concat();
+    vec![
+        single("clean", HUGE, after(&[])),
+        single("clean-write", HUGE, after(&[write(HUGE, 100, 5000)])),
+        single(
+            "clean-again",
+            HUGE,
+            after(&[&over(&[8, 2]), &[Op::Clean][..]].concat()),
+        ),
+        single("clean-cut", HUGE, after(&[truncate(HUGE, 5 * block)])),
+        single("clean-unlink", DIR, after(&[unlink(ROOT, HUGE)])),
+        single(
+            "clean-create",
+            fresh,
+            after(&[create(DIR, fresh), write(fresh, 0, 3 * block)]),
+        ),
+        single(
+            "write-clean",
+            HUGE,
+            [&scattered()[..], &[write(HUGE, 5 * block, 100), Op::Clean]].concat(),
+        ),
+        single(
+            "reserve-clean",
+            HUGE,
+            [
+                &[allocate(HUGE, 30 * block)],
+                &scattered()[..],
+                &[Op::Clean],
+            ]
+            .concat(),
+        ),
+        single(
+            "remount-clean",
+            HUGE,
+            [&scattered()[..], &[Op::Remount, Op::Clean]].concat(),
+        ),
+    ]
+}
+
 /// Makes small files of a directory that fill a segment and a half, and are durable then.
 pub fn files_to_settle(geometry: &Geometry, dir: Id, first: Id) -> Vec<Op> {
     let segment = u64::from(geometry.segment_max);

@@ -24,6 +24,9 @@ use crate::trace::Trace;
 
 /// Ticks at which nobody has asked for anything, until what is owed to slower devices moves, and some more.
 const IDLE_TICKS: usize = 16;
+/// Groups of the log are emptied of which less than so many of a hundred fragments are in use, as `loamfs clean` does unless it is
+/// told otherwise.
+const CLEAN_UNTIL: u32 = 50;
 
 /// How the library is used.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -316,7 +319,16 @@ impl Target for InLibrary {
                 volume.upkeep().settle(usize::MAX)?;
             }
         };
+        // Nothing settles where all is in the log: what mends it is cleaning.
+        let clean = || match self.args.profile == PROFILES[1] {
+            true => volume
+                .upkeep()
+                .clean(CLEAN_UNTIL, &mut |_, _| true)
+                .map(drop),
+            false => Ok(()),
+        };
         settle()
+            .and_then(|()| clean())
             .and_then(|()| idle(volume))
             .map_err(volume_failed("settling"))
     }
