@@ -217,3 +217,39 @@ fn each_fight_for_space_leaves_clean_groups_for_the_next() {
 fn groups_are_emptied_however_full_they_are_before_an_overwrite_is_refused() {
     is_never_refused(95, 10);
 }
+
+/// Who wrote over small files waited for holes, of which nothing is won here, and was refused soon.
+#[test]
+fn small_files_are_written_over_however_full_the_groups_are() {
+    const SMALL: usize = 12_000;
+    let options = OpenOptions::default();
+    let volume = Volume::open(made(256 << 20), &options, Env::fixed(2)).unwrap();
+    let used = |volume: &Volume| {
+        let figures = volume.statfs();
+        (figures.total - figures.free) * u64::from(figures.fragment_size)
+    };
+    let full = (available(&volume) + used(&volume)) / 100 * 95;
+    let mut files = Vec::new();
+    while used(&volume) < full {
+        for _ in 0..64 {
+            let name = format!("file {}", files.len());
+            let ino = volume.create(ROOT_INO, name.as_bytes(), &NEW).unwrap().ino;
+            volume.write(ino, 0, &[1; SMALL]).unwrap();
+            files.push((ino, 1));
+        }
+        volume.sync().unwrap();
+    }
+    let mut rng = Rng::new(3);
+    for turn in 0..files.len() {
+        let number = rng.index(files.len());
+        let (ino, byte) = &mut files[number];
+        *byte = turn as u8;
+        volume.write(*ino, 0, &[*byte; SMALL]).unwrap();
+        if turn % 256 == 0 {
+            volume.sync().unwrap();
+        }
+    }
+    for (ino, byte) in &files {
+        assert!(volume.read(*ino, 0, SMALL).unwrap() == [*byte; SMALL]);
+    }
+}

@@ -58,13 +58,14 @@ impl Budget<'_> {
     }
 
     /// Admits an operation that makes at most `log` bytes of new content, and gives back as much with the same segment. The
-    /// reserve lends it what is missing ([`Budget::may_lend`]).
+    /// reserve lends it what is missing ([`Budget::may_lend`]), but where groups are written when they are clean: there whole ones must be
+    /// won.
     ///
     /// # Errors
     /// As [`Budget::admit`]; [`Stop::Lent`] when some of it must be won back.
     pub fn admit_overwrite(&mut self, log: u64) -> Result<(), Stop> {
         match self.admit(log, 0) {
-            Err(Stop::Full) => {}
+            Err(Stop::Full) if !self.space.is_all_log() => {}
             admitted => return admitted,
         }
         match self.may_lend(log)? {
@@ -74,12 +75,8 @@ impl Budget<'_> {
     }
 
     /// Whether the reserve lends so many bytes to overwrites, besides what is dirty: it keeps half of it, without which
-    /// nothing can be moved, room for a group that is emptied, and what removals begin with. Where groups are written when
-    /// they are clean it lends nothing.
+    /// nothing can be moved, room for a group that is emptied, and what removals begin with.
     pub fn may_lend(&mut self, log: u64) -> Result<bool, Stop> {
-        if self.space.is_all_log() {
-            return Ok(false);
-        }
         let (waiting, log) = (self.waiting(), log + self.tables);
         let dirty = log + self.segment_with(&waiting) + waiting.runs * RUN_COST;
         let group = self.sizes.group_bytes();
