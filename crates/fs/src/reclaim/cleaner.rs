@@ -109,7 +109,8 @@ impl<'a> Spared<'a> {
 /// When the cleaner has won enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Goal {
-    /// The reserve is whole, and a little fits besides; at a low price so many segments of the largest size.
+    /// The reserve is whole, and a little fits besides; if these are any, whole groups are free, and at a low price so many segments of the
+    /// largest size fit.
     Segments(u32),
     /// A part of a segment fits, whatever that costs.
     Dear,

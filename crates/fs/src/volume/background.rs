@@ -13,6 +13,7 @@ use crate::types::Attr;
 use loamfs_format::ifile::ino_at;
 use loamfs_format::{Ino, InodeBlockNo};
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 
 /// Requests by which devices are told of what was freed in one step.
 const DISCARDS: usize = 256;
@@ -59,7 +60,9 @@ impl Upkeep<'_> {
             tracing::error!(%error, "the copy of the log that is behind cannot be renewed");
         }
         self.pay_back(quiet && !settles);
-        engine.empty_in_idle_time();
+        if quiet {
+            engine.empty_in_idle_time();
+        }
         self.gather_in_idle_time(quiet && !settles);
         if quiet && !settles && self.former().may_form() {
             self.former().form_in_idle_time();
@@ -132,6 +135,12 @@ impl Upkeep<'_> {
 }
 
 impl Engine {
+    /// What says whether somebody has asked for anything since, or waits for the right to seal.
+    pub(super) fn asked_from_now_on(&self) -> impl Fn() -> bool + use<'_> {
+        let asked = self.tally.asked();
+        move || self.tally.asked() != asked || self.turns.wait_to_seal.load(Ordering::Relaxed) > 0
+    }
+
     /// Looks after up to `max` orphans and pending truncates. One that is damaged is named in the log and left as it is:
     /// it is nobody's error who happens to be there.
     ///

@@ -243,12 +243,11 @@ impl Sealer<'_> {
                 let lends = fits(part) || matches!(core.budget().may_lend(part), Ok(true));
                 (lends, lends)
             }
+            // Nobody waits for it: idle times win whole groups.
+            Goal::Segments(0) => (fits(0), fits(segment / SERVED_PART)),
             Goal::Segments(count) => {
                 let all = u64::from(count) * segment;
-                (
-                    fits(all.min(segment / SERVED_PART)),
-                    whole_groups && fits(all),
-                )
+                (fits(segment / SERVED_PART), whole_groups && fits(all))
             }
         };
         Standing {

@@ -67,7 +67,7 @@ impl Upkeep<'_> {
             if left == 0 || !tell(done, done + left) {
                 break;
             }
-            let groups = engine.empty_some(limit, u64::MAX, spared)?;
+            let groups = engine.empty_some(limit, u64::MAX, spared, &|| false)?;
             if groups.is_empty() {
                 break;
             }
@@ -90,9 +90,10 @@ impl Upkeep<'_> {
 }
 
 impl Engine {
-    /// Empties some groups if nobody does anything, few groups are free, and it takes a disk less than to plug the holes that
-    /// are left. Where that was in vain it is not tried again before more was freed. A failure is nobody's error.
+    /// Empties some groups if few are free, and it takes a disk less than to plug the holes that are left, until somebody asks for
+    /// anything. Where that was in vain it is not tried again before more was freed. A failure is nobody's error.
     pub(super) fn empty_in_idle_time(&self) {
+        let is_asked = self.asked_from_now_on();
         let (limit, frags) = {
             let mut core = self.core();
             let idle = core.pending.since().is_none() && !core.is_dirty();
@@ -112,22 +113,29 @@ impl Engine {
             let limit = core.cleaner().cheaper_than_plugging(&prices, frags);
             (limit, frags)
         };
-        match self.empty_ahead(limit, frags) {
+        match self.empty_ahead(limit, frags, &is_asked) {
             Err(error) => {
                 tracing::warn!(%error, "groups of the log are not emptied ahead any more");
                 self.core().reclaim.stop_ahead();
             }
-            Ok(false) => {
+            Ok(false) if !is_asked() => {
                 self.core().fights().note_lost(Fight::Ahead);
             }
-            Ok(true) => {}
+            Ok(_) => {}
         }
     }
 
-    /// Empties groups of the log that are worth it, a batch at most, and gives them back. Whether more groups are free then.
-    pub(super) fn empty_ahead(&self, limit: CostLimit, frags: u64) -> Result<bool, Error> {
+    /// Empties groups of the log that are worth it, a batch at most or until it `ends`, and gives them back. Whether more groups are
+    /// free then.
+    pub(super) fn empty_ahead(
+        &self,
+        limit: CostLimit,
+        frags: u64,
+        ends: &dyn Fn() -> bool,
+    ) -> Result<bool, Error> {
         let free = self.core().space.free_groups();
-        if !self.empty_some(limit, frags, Spared::NONE)?.is_empty() {
+        let groups = self.empty_some(limit, frags, Spared::NONE, ends)?;
+        if !groups.is_empty() && !ends() {
             self.give_emptied_back()?;
         }
         Ok(self.core().space.free_groups() > free)
@@ -138,7 +146,7 @@ impl Engine {
     pub(super) fn plug_ahead(&self, plugging: Plugging, frags: u64) -> Result<bool, Error> {
         let free = self.core().space.free_groups();
         self.core().reclaim.plug(Some(plugging));
-        let emptied = self.empty_some(CostLimit::Emptiest(100), frags, Spared::NONE);
+        let emptied = self.empty_some(CostLimit::Emptiest(100), frags, Spared::NONE, &|| false);
         self.core().reclaim.plug(None);
         if !emptied?.is_empty() {
             self.give_emptied_back()?;
@@ -172,13 +180,14 @@ impl Engine {
         }
     }
 
-    /// Empties groups of the log, but those that are spared, that are worth it and win `frags` fragments, a batch at most.
-    /// Returns them.
+    /// Empties groups of the log, but those that are spared, that are worth it and win `frags` fragments, a batch at most. Returns
+    /// them. It may end before a piece; what was moved before is elsewhere.
     fn empty_some(
         &self,
         limit: CostLimit,
         frags: u64,
         spared: Spared<'_>,
+        ends: &dyn Fn() -> bool,
     ) -> Result<Vec<GroupNo>, Error> {
         // One batch at a time: the end of one opens the groups of all.
         let _emptying = self
@@ -190,7 +199,8 @@ impl Engine {
         if groups.is_empty() {
             return Ok(groups);
         }
-        let moved = pieces.chunks(PIECES).try_for_each(|pieces| {
+        let mut pieces = pieces.chunks(PIECES).take_while(|_| !ends());
+        let moved = pieces.try_for_each(|pieces| {
             self.let_others_seal();
             // The clock, which does both, is here until all of it is moved.
             self.commit_by_age()?;
@@ -351,6 +361,28 @@ mod tests {
         }
     }
 
+    /// They were emptied behind each commit by the clock, whoever was at work.
+    #[test]
+    fn while_somebody_asks_for_something_no_group_is_emptied_ahead() {
+        let (_, volume, files) = crowded(true);
+        for (_, ino) in files.iter().take(16) {
+            volume.getattr(*ino).unwrap();
+            volume.upkeep().tick().unwrap();
+        }
+        assert_eq!(volume.info().cleaned_frags, 0);
+        // Nor is a batch gone through that somebody comes into.
+        let turns = std::cell::Cell::new(0);
+        let ends = || turns.replace(turns.get() + 1) > 0;
+        let limit = CostLimit::LessFull(60);
+        let some = volume
+            .engine
+            .empty_some(limit, u64::MAX, Spared::NONE, &ends);
+        assert!(some.unwrap().len() > 1);
+        let some = volume.info().cleaned_frags;
+        let group = volume.core().geometry.group_frags;
+        assert!(some > 0 && some <= group, "{some} of groups of {group}");
+    }
+
     /// What was moved took a free group for each that was won, though there were holes.
     #[test]
     fn groups_are_emptied_into_holes_of_others_and_no_free_one_is_taken() {
@@ -433,7 +465,9 @@ mod tests {
         *flushes.lock().unwrap() = None;
         let began = clock.elapsed();
         let limit = CostLimit::LessFull(60);
-        let groups = volume.engine.empty_some(limit, u64::MAX, Spared::NONE);
+        let groups = volume
+            .engine
+            .empty_some(limit, u64::MAX, Spared::NONE, &|| false);
         let took = clock.elapsed() - began;
         assert_eq!(groups.unwrap().len(), BATCH_MAX);
         assert!(took > Duration::from_secs(20), "{took:?}");

@@ -16,7 +16,6 @@ use crate::tracks::weigh::{self, Dir};
 use loamfs_format::ifile::INODES_PER_BLOCK;
 use loamfs_format::{FragAddr, Ino, InodeBlockNo};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -160,7 +159,7 @@ impl Former<'_> {
     /// Forms some tracks, as long as nobody asks for anything and there is room to spare. A failure is nobody's error.
     pub(super) fn form_in_idle_time(&self) {
         let engine = self.engine();
-        let asked = engine.tally.asked();
+        let ends = engine.asked_from_now_on();
         let sweeper = engine.sweeper();
         let Some(_turn) = sweeper.may_settle() else {
             return;
@@ -168,8 +167,6 @@ impl Former<'_> {
         if !self.is_calm() {
             return;
         }
-        let waiting = || engine.turns.wait_to_seal.load(Ordering::Relaxed);
-        let ends = || engine.tally.asked() != asked || waiting() > 0;
         let under_way = engine.forming().under_way.take();
         let Some(arranging) = under_way.or_else(|| self.choose(&ends)) else {
             return;
@@ -256,7 +253,7 @@ impl Former<'_> {
             let more = rounds.in_vain as u64 * group_frags;
             // What was emptied into groups won none.
             let won = match self.plugging(rounds.in_vain > 0) {
-                None => engine.empty_ahead(CostLimit::Emptiest(EMPTIED), frags),
+                None => engine.empty_ahead(CostLimit::Emptiest(EMPTIED), frags, &|| false),
                 Some(Plugging::Long) => engine.plug_ahead(Plugging::Long, frags),
                 // What the checkpoints behind it write may take all that one group wins. Those fill it first, and it is emptied
                 // again: so each round that wins none is followed by one that empties a group more.

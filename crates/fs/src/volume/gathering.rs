@@ -15,7 +15,6 @@ use loamfs_format::group::Role;
 use loamfs_format::inode::FileExtent;
 use loamfs_format::{BlockKind, FragAddr, GroupNo};
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
 
 /// Extents of a file that are looked at in one hold of the state.
 const EXTENTS: usize = 1024;
@@ -37,9 +36,7 @@ impl Upkeep<'_> {
         if !is_due {
             return;
         }
-        let asked = engine.tally.asked();
-        let waiting = || engine.turns.wait_to_seal.load(Ordering::Relaxed) > 0;
-        let ends = || engine.tally.asked() != asked || waiting();
+        let ends = engine.asked_from_now_on();
         for _ in 0..LOOKS {
             let Some(region) = self.core().reclaim.scattered().take() else {
                 break;

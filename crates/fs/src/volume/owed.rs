@@ -17,7 +17,6 @@ use loamfs_format::{BlockKind, Extent, GroupNo, Ino};
 use loamfs_space::{Debtor, Owner};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
 
 /// Ticks in a row at which nobody had asked for anything, before something moves: what is written again soon moves once.
@@ -93,9 +92,7 @@ impl Upkeep<'_> {
         if !may_owe(&engine.core()) {
             return;
         }
-        let asked = engine.tally.asked();
-        let waiting = || engine.turns.wait_to_seal.load(Ordering::Relaxed) > 0;
-        let ends = || engine.tally.asked() != asked || waiting();
+        let ends = engine.asked_from_now_on();
         let looked = engine.look_at_entered(&mut owing);
         let looked = looked.and_then(|()| engine.look_for_owed(&mut owing));
         let paid = looked.and_then(|()| {
