@@ -134,6 +134,49 @@ fn where_nothing_turns_it_stays_where_it_is() {
     assert_whole(&device, volume, &content);
 }
 
+/// One extent went on from region to region, and was looked at for ever behind the end of the first one.
+#[test]
+fn a_file_longer_than_a_region_comes_to_an_end() {
+    const LONG: u64 = 130 << 20;
+    const SLOW: usize = 1 << 20;
+    let memory = MemoryDevice::new(1 << 30).with_rotational(true);
+    let device: Arc<dyn Device> = Arc::new(memory);
+    let options = MkfsOptions {
+        profile: "lfs".into(),
+        ..MkfsOptions::default()
+    };
+    mkfs(&device, &options, &Env::fixed(1)).unwrap();
+    // Less may wait than a group holds.
+    let options = OpenOptions {
+        cache_bytes: 16 << 20,
+        ..OpenOptions::default()
+    };
+    let volume = Volume::open(device, &options, Env::fixed(2)).unwrap();
+    let ino = volume.create(ROOT_INO, b"file", &NEW).unwrap().ino;
+    let whole = vec![1; SLOW];
+    for at in (0..LONG).step_by(SLOW) {
+        volume.write(ino, at, &whole).unwrap();
+    }
+    volume.sync().unwrap();
+    let tick = || (0..TICKS).for_each(|_| volume.upkeep().tick().unwrap());
+    volume.write(ino, 0, &[2; PIECE as usize]).unwrap();
+    volume.sync().unwrap();
+    tick();
+    // Every second piece of the first region.
+    for at in (0..64 << 20).step_by(2 * PIECE as usize) {
+        volume.write(ino, at, &[3; PIECE as usize]).unwrap();
+    }
+    volume.sync().unwrap();
+    let before = places(&volume, ino);
+    let cleaned = volume.upkeep().clean(10, &mut |_, _| true).unwrap();
+    assert!(cleaned.gathered >= 64 << 20, "{cleaned:?}");
+    assert!(places(&volume, ino) * 8 < before);
+    tick();
+    let read = volume.read(ino, 0, 3 * PIECE as usize).unwrap();
+    let content = [3, 1, 3].map(|byte| [byte; PIECE as usize]).concat();
+    assert!(read == content);
+}
+
 #[test]
 fn who_says_so_ends_it() {
     let device = made(true);
@@ -190,7 +233,9 @@ fn in_the_first_cases_a_file_is_put_in_order() {
     let plain = all.filter(|case| case.name.ends_with("/clean/sync"));
     // What aged has few free groups.
     let plain = plain.filter(|case| !matches!(case.start, "empty" | "full" | "aged"));
+    let mut count = 0;
     for case in plain {
+        count += 1;
         let Workload::Listed(ops) = &case.ops else {
             panic!("{}", case.name);
         };
@@ -206,6 +251,7 @@ fn in_the_first_cases_a_file_is_put_in_order() {
         let (before, after) = (stands(&without), stands(ops));
         assert!(after < before, "{}: {before} to {after}", case.name);
     }
+    assert_eq!(count, 3 * GEOMETRIES.len());
 }
 
 #[test]

@@ -45,6 +45,16 @@ impl Scattered {
         std::mem::take(&mut self.regions)
     }
 
+    /// It was looked at, or gathered: what its own homes noted meanwhile was no news.
+    pub fn forget(&mut self, region: Region) {
+        self.regions.remove(&region);
+    }
+
+    /// Whether there was no room for a region.
+    pub fn waits_for_room(&self) -> bool {
+        self.stuck.is_some()
+    }
+
     /// There is no room for a region while so few groups are free.
     pub fn wait_for_room(&mut self, region: Region, free_groups: u64) {
         self.note(region);

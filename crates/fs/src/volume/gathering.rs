@@ -20,6 +20,8 @@ use std::collections::BTreeMap;
 const EXTENTS: usize = 1024;
 /// Units that are read together.
 const READ_TOGETHER: usize = 256;
+/// Bytes of a file that one step moves at most, as a program would write them.
+const PIECE: u64 = 1 << 20;
 /// Regions that are looked at between two ticks.
 const LOOKS: usize = 64;
 
@@ -42,7 +44,7 @@ impl Upkeep<'_> {
                 break;
             };
             match engine.gather_if(region, Gathering::pays, &ends) {
-                Ok(0) => {}
+                Ok(0) if !ends() && !self.core().reclaim.scattered().waits_for_room() => {}
                 Ok(_) => break,
                 Err(error) => {
                     tracing::warn!(%error, ino = region.ino().0, "a file is not put in order");
@@ -57,17 +59,22 @@ impl Engine {
     /// Gathers all that reads much slower than it could, as long as `goes_on` and there is room for it. Answers how many bytes were
     /// written anew.
     pub(super) fn gather_all(&self, goes_on: &mut dyn FnMut() -> bool) -> Result<u64, Error> {
-        if !self.core().space.is_all_log() {
+        if !self.core().may_gather() {
             return Ok(0);
         }
         self.look_for_scattered()?;
         // What is written over meanwhile, and what was gathered, comes another time.
         let regions = self.core().reclaim.scattered().take_all();
-        let mut bytes = 0;
+        let (mut bytes, mut is_full) = (0, false);
         for region in regions {
-            match goes_on() {
-                true => bytes += self.gather_if(region, Gathering::helps, &|| false)?,
-                false => self.core().reclaim.scattered().note(region),
+            if is_full || !goes_on() {
+                self.core().reclaim.scattered().note(region);
+                continue;
+            }
+            match self.gather_if(region, Gathering::helps, &|| false) {
+                // Groups that are emptied make room.
+                Err(Error::NoSpace) => is_full = true,
+                gathered => bytes += gathered?,
             }
         }
         Ok(bytes)
@@ -131,8 +138,10 @@ impl Engine {
             self.gather(region, now)?;
             rest = later;
         }
-        if !rest.is_empty() {
-            self.core().reclaim.scattered().note(region);
+        let mut core = self.core();
+        match rest.is_empty() {
+            true => core.reclaim.scattered().forget(region),
+            false => core.reclaim.scattered().note(region),
         }
         Ok(bytes)
     }
@@ -164,19 +173,28 @@ impl Engine {
                 let units = region.units();
                 let (first, end) = (units.start / per_block, units.end / per_block);
                 let first = from.unwrap_or(first);
+                // One extent may go on into the next region.
+                if first >= end {
+                    return Ok(Vec::new());
+                }
                 let more = core
                     .reading()
                     .extents_from(region.ino(), first, end, EXTENTS)?;
                 let cut = |it: &FileExtent| crate::extents::clip(it, &core.geometry, first, end);
                 Ok(more.iter().map(cut).collect::<Vec<_>>())
             })?;
-            let geometry = self.core().geometry;
+            let (geometry, longest) = {
+                let core = self.core();
+                // What is more than may wait would be sent back for ever.
+                let most = PIECE.min(core.writeback.bytes_max() / 2);
+                (core.geometry, most / u64::from(core.geometry.block_size))
+            };
             let Some(last) = more.last() else {
                 return Ok(found);
             };
             from = Some(last.block + blocks_of(last, &geometry));
             let written = more.iter().filter(|it| !it.pointer.unwritten);
-            found.extend(written.flat_map(|it| pieces(it, it.block, u64::MAX, &geometry)));
+            found.extend(written.flat_map(|it| pieces(it, it.block, longest.max(1), &geometry)));
         }
     }
 
@@ -203,19 +221,31 @@ impl Engine {
                 missed.nothing()
             });
         }
-        for it in extents {
+        let carried = extents.iter().try_for_each(|it| {
             match self.run(|core| core.mover().carry(ino, it)) {
+                // It went meanwhile.
+                Err(Error::Stale(_)) => Ok(()),
                 Err(error @ (Error::Corrupt(_) | Error::Device(_))) => {
                     tracing::warn!(%error, ino = ino.0, "what is damaged is not moved");
+                    Ok(())
                 }
-                carried => carried?,
+                carried => carried,
             }
-        }
-        all_written(self.write_out(Durability::Written)?)
+        });
+        let written = self.write_out(Durability::Written).and_then(all_written);
+        self.core().mover().leave_unmoved();
+        carried.and(written)
     }
 }
 
-/// Regions of which a group holds several pieces.
+impl Core {
+    /// Whether what stands scattered reads slower, and stays so if nobody mends it.
+    pub fn may_gather(&self) -> bool {
+        self.space.is_all_log() && self.prices().disk().turns()
+    }
+}
+
+/// Regions of which a group holds several pieces, one at least from its front on.
 fn scattered_in(core: &mut Core, group: GroupNo) -> Result<Vec<Region>, Stop> {
     let range = core.geometry.group_extent(group);
     let owners = core

@@ -115,7 +115,7 @@ impl Change for Showing {
         // What the inode counts is taken as it stands.
         node.inode_mut().frags = node.inode().frags.saturating_add(fresh.sum());
         let freed = self.change.into_freed();
-        if core.space.is_all_log() && !freed.is_empty() {
+        if !freed.is_empty() && core.may_gather() {
             note_scattered(core, ino, &self.fresh);
         }
         let node = core.inodes.prepared(ino)?;
