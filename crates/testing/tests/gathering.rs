@@ -25,7 +25,12 @@ const TICKS: usize = 40;
 
 /// A volume on which everything is in the log.
 fn made(rotational: bool) -> Arc<MemoryDevice> {
-    let memory = MemoryDevice::new(256 << 20).with_rotational(rotational);
+    made_of(256 << 20, rotational)
+}
+
+/// The same of so many bytes.
+fn made_of(bytes: u64, rotational: bool) -> Arc<MemoryDevice> {
+    let memory = MemoryDevice::new(bytes).with_rotational(rotational);
     let device = Arc::new(memory);
     let options = MkfsOptions {
         profile: "lfs".into(),
@@ -138,14 +143,8 @@ fn where_nothing_turns_it_stays_where_it_is() {
 #[test]
 fn a_file_longer_than_a_region_comes_to_an_end() {
     const LONG: u64 = 130 << 20;
-    const SLOW: usize = 1 << 20;
-    let memory = MemoryDevice::new(1 << 30).with_rotational(true);
-    let device: Arc<dyn Device> = Arc::new(memory);
-    let options = MkfsOptions {
-        profile: "lfs".into(),
-        ..MkfsOptions::default()
-    };
-    mkfs(&device, &options, &Env::fixed(1)).unwrap();
+    const CHUNK: usize = 1 << 20;
+    let device = made_of(1 << 30, true);
     // Less may wait than a group holds.
     let options = OpenOptions {
         cache_bytes: 16 << 20,
@@ -153,8 +152,8 @@ fn a_file_longer_than_a_region_comes_to_an_end() {
     };
     let volume = Volume::open(device, &options, Env::fixed(2)).unwrap();
     let ino = volume.create(ROOT_INO, b"file", &NEW).unwrap().ino;
-    let whole = vec![1; SLOW];
-    for at in (0..LONG).step_by(SLOW) {
+    let whole = vec![1; CHUNK];
+    for at in (0..LONG).step_by(CHUNK) {
         volume.write(ino, at, &whole).unwrap();
     }
     volume.sync().unwrap();

@@ -2,14 +2,12 @@
 //! and so stands in the order in which it was written (LFS, section 4.3.2: who reads in order what was written at random pays a seek
 //! for each piece). `volume::gathering` carries it out.
 
-use super::settler::Prices;
+use super::settler::{Prices, READ_AHEAD};
 use crate::cost::Scatter;
 use crate::region::Region;
 use loamfs_format::{Extent, FragAddr};
 use std::collections::BTreeSet;
 
-/// Bytes that whoever reads in order has read at a time.
-const READ_AHEAD: u64 = 1 << 20;
 /// Regions that are remembered at most.
 const REGIONS_MAX: usize = 65_536;
 /// Ticks in a row at which nobody had asked for anything, before something is gathered: what is written again soon moves once.

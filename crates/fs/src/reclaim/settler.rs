@@ -14,7 +14,7 @@ use std::cmp::Reverse;
 use std::ops::Range;
 
 /// Bytes that whoever reads in order has read at a time.
-const READ_AHEAD: u64 = 1 << 20;
+pub(super) const READ_AHEAD: u64 = 1 << 20;
 /// Bytes of data that may wait for each image that the map in memory may name: it takes less than a fifth of that.
 const BYTES_BESIDE: u64 = 1 << 10;
 /// What settling may take between two ticks, which commit what is old, in microseconds of a disk.

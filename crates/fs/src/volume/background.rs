@@ -12,6 +12,7 @@ use crate::patience;
 use crate::types::Attr;
 use loamfs_format::ifile::ino_at;
 use loamfs_format::{Ino, InodeBlockNo};
+use std::cell::Cell;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
@@ -135,10 +136,15 @@ impl Upkeep<'_> {
 }
 
 impl Engine {
-    /// What says whether somebody has asked for anything since, or waits for the right to seal.
+    /// What says whether somebody has asked for anything since, or waits for the right to seal, or did when it was asked before: what
+    /// that ended is over.
     pub(super) fn asked_from_now_on(&self) -> impl Fn() -> bool + use<'_> {
-        let asked = self.tally.asked();
-        move || self.tally.asked() != asked || self.turns.wait_to_seal.load(Ordering::Relaxed) > 0
+        let (asked, over) = (self.tally.asked(), Cell::new(false));
+        move || {
+            let waits = || self.turns.wait_to_seal.load(Ordering::Relaxed) > 0;
+            over.set(over.get() || self.tally.asked() != asked || waits());
+            over.get()
+        }
     }
 
     /// Looks after up to `max` orphans and pending truncates. One that is damaged is named in the log and left as it is:

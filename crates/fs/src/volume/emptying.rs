@@ -6,7 +6,6 @@ use crate::core::Core;
 use crate::error::Error;
 use crate::reclaim::{CostLimit, Fight, Plugging, Spared};
 use loamfs_format::{Extent, GroupNo};
-use std::cell::Cell;
 use std::sync::PoisonError;
 
 /// Pieces of groups that are moved before others may seal a segment: each is as large as a segment.
@@ -94,11 +93,7 @@ impl Engine {
     /// Empties some groups if few are free, and it takes a disk less than to plug the holes that are left, until somebody asks for
     /// anything. Where that was in vain it is not tried again before more was freed. A failure is nobody's error.
     pub(super) fn empty_in_idle_time(&self) {
-        let (asks, was_asked) = (self.asked_from_now_on(), Cell::new(false));
-        let is_asked = || {
-            was_asked.set(was_asked.get() || asks());
-            was_asked.get()
-        };
+        let is_asked = self.asked_from_now_on();
         let (limit, frags) = {
             let mut core = self.core();
             let idle = core.pending.since().is_none() && !core.is_dirty();

@@ -3,10 +3,10 @@
 
 use super::commit::all_written;
 use super::{Durability, Engine, Upkeep};
-use crate::blocks::Stop;
+use crate::blocks::{Missed, Stop};
 use crate::core::Core;
 use crate::error::Error;
-use crate::extents::blocks_of;
+use crate::extents::{blocks_of, clip};
 use crate::operations::carry::pieces;
 use crate::reclaim::Gathering;
 use crate::region::Region;
@@ -180,7 +180,7 @@ impl Engine {
                 let more = core
                     .reading()
                     .extents_from(region.ino(), first, end, EXTENTS)?;
-                let cut = |it: &FileExtent| crate::extents::clip(it, &core.geometry, first, end);
+                let cut = |it: &FileExtent| clip(it, &core.geometry, first, end);
                 Ok(more.iter().map(cut).collect::<Vec<_>>())
             })?;
             let (geometry, longest) = {
@@ -214,7 +214,7 @@ impl Engine {
         for places in places.chunks(READ_TOGETHER) {
             // Whoever moves it says what is wrong with it.
             let _ = self.step(|core| {
-                let mut missed = crate::blocks::Missed::default();
+                let mut missed = Missed::default();
                 for (_, unit) in places {
                     missed.note(core.reading().shown_unit(ino, *unit))?;
                 }

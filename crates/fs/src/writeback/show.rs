@@ -9,7 +9,6 @@ use crate::operations::{Broken, Change, Claim, Operation, Plan};
 use crate::region::Region;
 use loamfs_format::inode::{Body, FileExtent};
 use loamfs_format::{Geometry, Ino, Pointer, Ssn};
-use std::collections::BTreeSet;
 
 /// What cannot be.
 const VANISHED: Error = Error::Broken("new homes vanished while they were to be shown");
@@ -142,11 +141,8 @@ impl Change for Showing {
 /// What was written over stands elsewhere than what is around it.
 fn note_scattered(core: &mut Core, ino: Ino, fresh: &[FileExtent]) {
     let per_block = core.geometry.block_units();
-    let regions = fresh
-        .iter()
-        .map(|it| Region::of(ino, it.block * per_block))
-        .collect::<BTreeSet<_>>();
-    for region in regions {
+    for it in fresh {
+        let region = Region::of(ino, it.block * per_block);
         core.reclaim.scattered().note(region);
     }
 }
