@@ -84,8 +84,9 @@ impl Pieces {
     }
 }
 
-/// Four times as much as lives is written over at random; all of that must come out of cleaning.
-fn sustain(percent: u64) {
+/// Four times as much as lives is written over at random; all of that must come out of cleaning, which moves so many bytes at most for
+/// ten that are written.
+fn sustain(percent: u64, moved_of_ten: u64) {
     let device = made(128 << 20);
     let volume = open(device.clone());
     let room = available(&volume);
@@ -105,6 +106,9 @@ fn sustain(percent: u64) {
     assert_eq!(info.groups[Role::Data as usize], 0, "{:?}", info.groups);
     assert_eq!(info.images, 0);
     assert!(info.cleaned_frags > 0);
+    let moved = info.cleaned_live_frags * u64::from(info.fragment_size);
+    let written = info.written_bytes;
+    assert!(moved * 10 <= written * moved_of_ten, "{moved}, {written}");
     pieces.compare(&volume);
     let crashed = Arc::new(device.fork());
     drop(volume);
@@ -122,14 +126,15 @@ fn sustain(percent: u64) {
     assert!(left >= room / 16 * 15, "{left} of {room} are back");
 }
 
+/// Emptied groups that only waited for checkpoints were missing: 7 of ten were moved, and 30 with 90 % in use.
 #[test]
 fn what_is_written_over_is_cleaned_at_70_percent() {
-    sustain(70);
+    sustain(70, 6);
 }
 
 #[test]
 fn what_is_written_over_is_cleaned_at_90_percent() {
-    sustain(90);
+    sustain(90, 24);
 }
 
 #[test]
@@ -190,26 +195,34 @@ fn such_a_volume_is_of_one_device_and_its_groups_are_small() {
     assert!(matches!(made, Err(Error::Options(text)) if text.contains("one device")));
 }
 
-/// Pieces of files that fill so many percent of 1 GiB are written over, as many for each file: none is refused.
-fn is_never_refused(percent: u64, each: usize) {
+/// Pieces of files that fill so many percent of 1 GiB are written over, as many for each file: none is refused. Returns how many MiB
+/// were moved at most before one of them, or before a sync.
+fn is_never_refused(percent: u64, each: usize) -> u64 {
     let options = OpenOptions::default();
     let volume = Volume::open(made(1 << 30), &options, Env::fixed(2)).unwrap();
     let mut pieces = Pieces::filled(&volume, available(&volume) / 100 * percent);
     let mut rng = Rng::new(percent);
+    let (mut moved, mut most) = (0, 0);
     for turn in 0..pieces.files.len() * each {
         pieces.overwrite(&volume, &mut rng);
         if turn % 256 == 0 {
             volume.sync().unwrap();
         }
+        let now = volume.info().cleaned_live_frags;
+        most = most.max(now - moved);
+        moved = now;
     }
-    assert!(volume.info().cleaned_frags > 0);
+    assert!(moved > 0);
     pieces.compare(&volume);
+    (most * u64::from(volume.info().fragment_size)) >> 20
 }
 
-/// A fight for space left fewer clean groups than the next one needed. From then on nothing could be written over.
+/// A fight for space left fewer clean groups than the next one needed. From then on nothing could be written over. Nor does one win a
+/// segment's worth at any price: 83 MiB were moved for it.
 #[test]
-fn each_fight_for_space_leaves_clean_groups_for_the_next() {
-    is_never_refused(90, 60);
+fn each_fight_for_space_leaves_clean_groups_for_the_next_and_ends_where_that_is_dear() {
+    let most = is_never_refused(90, 60);
+    assert!(most <= 64, "{most} MiB were moved at once");
 }
 
 /// No group won what was asked for one that is emptied: all were refused.

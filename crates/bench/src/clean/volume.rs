@@ -18,6 +18,8 @@ use crate::suite::random::generator;
 /// How often as much as lives is overwritten before it is counted, and while.
 const BEFORE: u64 = 3;
 const WHILE: u64 = 2;
+/// A volume so many times as large has room for the same without cleaning.
+const ROOMIER: u64 = 4;
 /// Overwrites between two syncs.
 const SYNC_EVERY: u64 = 256;
 
@@ -69,8 +71,9 @@ pub struct Row {
     pub simulated: f64,
     /// Bytes that the volume wrote for a new one of files.
     pub amplification: f64,
-    /// The same for a new one of anything: the simulator knows no metadata, and for a cleaner they are as new as files.
-    pub cleaning: f64,
+    /// Bytes that the same overwrites of the same files write for a new one of files on a volume with so much room that nothing is
+    /// cleaned: metadata are as new as files, and the simulator knows none.
+    pub uncleaned: f64,
     /// MB of contents in a second of the disk.
     pub rate: f64,
     /// Seconds of the disk that the longest overwrite took, or the sync behind it.
@@ -95,7 +98,10 @@ pub fn rows(
         for utilisation in subject.utilisations.iter().copied() {
             tell(*pattern, utilisation);
             let stand = Stand::filled(subject, preset, scale.seed, utilisation)?;
-            rows.push(stand.row(*pattern, utilisation, scale)?);
+            let files = stand.files.len() as u64;
+            let uncleaned =
+                Stand::roomy(subject, preset, scale.seed, files)?.uncleaned(*pattern)?;
+            rows.push(stand.row(*pattern, utilisation, scale, uncleaned)?);
         }
     }
     Ok(rows)
@@ -117,17 +123,11 @@ struct Stand {
 }
 
 impl Stand {
-    /// With so many percent of what it can take in use.
-    fn filled(
-        subject: &Subject,
-        preset: Preset,
-        seed: u64,
-        utilisation: u32,
-    ) -> Result<Stand, Error> {
+    /// An empty one of so many bytes.
+    fn made(subject: &Subject, preset: Preset, seed: u64, bytes: u64) -> Result<Stand, Error> {
         let options = OpenOptions::default();
-        let modelled = Modelled::made_with(&subject.made, preset, subject.bytes, seed, options)?;
-        let mut stand = Stand {
-            modelled,
+        Ok(Stand {
+            modelled: Modelled::made_with(&subject.made, preset, bytes, seed, options)?,
             files: Vec::new(),
             contents: subject.contents,
             capacity: 0,
@@ -136,7 +136,24 @@ impl Stand {
             salt: 0,
             longest: 0.0,
             refused: 0,
-        };
+        })
+    }
+
+    /// With so many files, and room for much more.
+    fn roomy(subject: &Subject, preset: Preset, seed: u64, files: u64) -> Result<Stand, Error> {
+        let mut stand = Stand::made(subject, preset, seed, subject.bytes * ROOMIER)?;
+        stand.make(files).map_err(failed("filling"))?;
+        Ok(stand)
+    }
+
+    /// With so many percent of what it can take in use.
+    fn filled(
+        subject: &Subject,
+        preset: Preset,
+        seed: u64,
+        utilisation: u32,
+    ) -> Result<Stand, Error> {
+        let mut stand = Stand::made(subject, preset, seed, subject.bytes)?;
         let figures = stand.volume().statfs();
         stand.room = figures.available * u64::from(figures.fragment_size);
         stand.capacity = stand.room + stand.used();
@@ -209,7 +226,27 @@ impl Stand {
         self.volume().sync()
     }
 
-    fn row(mut self, pattern: Pattern, utilisation: u32, scale: Scale) -> Result<Row, Error> {
+    /// Bytes written for a new one of files: all files are overwritten once before it is counted, and once while.
+    fn uncleaned(mut self, pattern: Pattern) -> Result<f64, Error> {
+        self.overwrite(pattern, 1).map_err(failed("overwriting"))?;
+        let before = self.volume().info();
+        self.overwrite(pattern, 1).map_err(failed("overwriting"))?;
+        let info = self.volume().info();
+        if info.cleaned_frags > 0 || self.refused > 0 {
+            let what = "a volume on which nothing should be cleaned had too little room";
+            return Err(Error::Lacking(what.to_owned()));
+        }
+        let written = (info.device - before.device).total().write_bytes as f64;
+        Ok(written / (info.written_bytes - before.written_bytes) as f64)
+    }
+
+    fn row(
+        mut self,
+        pattern: Pattern,
+        utilisation: u32,
+        scale: Scale,
+        uncleaned: f64,
+    ) -> Result<Row, Error> {
         let run = |stand: &mut Stand, times: u64| {
             stand
                 .overwrite(pattern, times)
@@ -223,8 +260,6 @@ impl Stand {
         let written = (info.device - before.0.device).total().write_bytes as f64;
         let contents = (info.written_bytes - before.0.written_bytes) as f64;
         let simulated = |share| cost(scale, pattern, Policy::Greedy, share).amplification;
-        let moved = info.cleaned_live_frags - before.0.cleaned_live_frags;
-        let moved = (moved * u64::from(info.fragment_size)) as f64;
         let in_use = self.used() as f64 / self.capacity as f64;
         let (piece, pieces) = self.contents.shape();
         let files = self.files.len() as u64 * piece * pieces;
@@ -235,7 +270,7 @@ impl Stand {
             in_use: in_use * 100.0,
             simulated: simulated(in_use),
             amplification: written / contents,
-            cleaning: written / (written - moved),
+            uncleaned,
             rate: contents / 1e6 / (seconds - before.1),
             longest: self.longest,
             refused: self.refused,

@@ -37,10 +37,14 @@ impl Budget<'_> {
             return Ok(());
         }
         let dirty = log + self.segment_with(&waiting) + waiting.runs * RUN_COST;
-        if !self.fits_beside(&waiting, log, data) || !self.leaves_spare(log, dirty)? {
-            return Err(Stop::Full);
+        let fits = self.fits_beside(&waiting, log, data) && self.leaves_spare(log, dirty)?;
+        if data > 0 {
+            self.reclaim.note_homes(!fits);
         }
-        Ok(())
+        match fits {
+            true => Ok(()),
+            false => Err(Stop::Full),
+        }
     }
 
     /// Admits an operation that gives space back: it may use the reserve, but for the two checkpoints by which what it

@@ -10,6 +10,7 @@ use crate::maps::{Maps, OWNER};
 use loamfs_format::group::Role;
 use loamfs_format::ifile::INODE_BLOCK_MAX;
 use loamfs_format::kind::MapTree;
+use loamfs_format::node::NODE_SIZE;
 use loamfs_format::superblock::{Features, INCOMPATIBLE_DELTAS};
 use loamfs_format::{Geometry, Ssn};
 use loamfs_log::plugging::Cut;
@@ -183,6 +184,12 @@ impl Forecast<'_> {
             false if self.space.free_index(Role::Log).unknown() > 0 => None,
             fits => Some(fits),
         }
+    }
+
+    /// Bytes that two checkpoints write, about: both say all deltas, and what changed in the maps is written twice by the first.
+    pub fn pair_bytes(&mut self) -> u64 {
+        let nodes = self.nodes(|_| false);
+        2 * (self.inodes.deltas().bytes() + nodes * NODE_SIZE as u64)
     }
 
     /// Whether a checkpoint is due (rule 9).

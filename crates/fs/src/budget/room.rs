@@ -94,12 +94,11 @@ impl Budget<'_> {
         }
     }
 
-    /// Whether what comes next has room in the log; and in as many bytes of homes, where these are there too.
+    /// Whether what comes next has room in the log; and in as many bytes of homes, where these are there too, if it was homes that
+    /// had no room.
     pub fn goes_on(&mut self, bytes: u64) -> bool {
-        match self.space.is_all_log() {
-            true => self.space_fits(bytes, bytes),
-            false => self.space_fits(bytes, 0),
-        }
+        let homes = self.space.is_all_log() && self.reclaim.are_homes_refused();
+        self.space_fits(bytes, if homes { bytes } else { 0 })
     }
 
     /// Whether the log has room for the reserve besides what is dirty.
@@ -124,11 +123,11 @@ impl Budget<'_> {
     }
 
     /// What winning space is measured by: free fragments that any segment can be cut into, of which whole groups serve every
-    /// role, and so count twice; where groups are written when they are clean, these alone, and what is left of those that are
-    /// being filled.
+    /// role, and so count twice; where groups are written when they are clean, these alone, what is left of those that are
+    /// being filled, and those that two checkpoints free.
     pub fn won(&mut self) -> u64 {
         match self.space.is_all_log() {
-            true => self.usable(),
+            true => self.usable() + self.emptied(),
             false => self.usable() + self.whole_groups(),
         }
     }
@@ -141,6 +140,13 @@ impl Budget<'_> {
             false => self.usable_log(),
         };
         self.whole_groups() + begun
+    }
+
+    /// Fragments of groups, where these are written when they are clean, that are free once both superblock copies name another
+    /// checkpoint.
+    pub fn emptied(&self) -> u64 {
+        let groups = self.reclaim.emptied_groups(self.checkpoints.named());
+        groups * self.geometry.group_frags
     }
 
     /// Fragments of the groups that have no role.

@@ -468,6 +468,18 @@ impl Cleaner<'_> {
         }
     }
 
+    /// Whether what is emptied may hold blocks of large files that have groups of their own.
+    fn moves_homes(&self) -> bool {
+        self.space.is_all_log() && (self.space.home_room() > 0 || self.reclaim.are_homes_refused())
+    }
+
+    /// Fragments that these find elsewhere then: whole groups, of which they leave half of those that are kept from them.
+    fn room_for_homes(&self) -> u64 {
+        let kept = self.sizes.groups_kept_from_data() / 2;
+        let whole = self.space.free_groups().saturating_sub(kept);
+        self.space.home_room() + whole * self.geometry.group_frags
+    }
+
     fn cheapest_of(
         &self,
         role: Role,
@@ -477,7 +489,12 @@ impl Cleaner<'_> {
         elsewhere: &Elsewhere,
     ) -> Vec<CleaningCost> {
         let g = self.geometry;
-        let room = self.room_for(role, elsewhere);
+        let room = match limit {
+            // Before ENOSPC what has room is moved, though other blocks have none.
+            CostLimit::Any => self.room_for(role, elsewhere),
+            _ if self.moves_homes() => self.room_for(role, elsewhere).min(self.room_for_homes()),
+            _ => self.room_for(role, elsewhere),
+        };
         // Data that wait need whole groups, a segment only holes that are long enough.
         let hole_max = match elsewhere.groups_awaited {
             _ if self.space.is_all_log() => u64::MAX,

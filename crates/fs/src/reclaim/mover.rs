@@ -11,10 +11,12 @@ use crate::core::Core;
 use crate::error::Error;
 use crate::maps::tree_of;
 use crate::reading::Housed;
+use crate::reclaim::Leftover;
 use crate::tracks::dissolve::Dissolve;
 use crate::writeback::Homed;
 use content::{MoveImage, MoveSmall, MoveValue};
 use home::MoveHome;
+use loamfs_format::group::Role;
 use loamfs_format::ifile::{IfileEntry, ino_at};
 use loamfs_format::inode::FileExtent;
 use loamfs_format::kind::{Belongs, MapTree, Part};
@@ -259,6 +261,25 @@ impl Mover<'_> {
         Ok(owners)
     }
 
+    /// What is left in groups out of which all was moved that could be.
+    pub fn left_in(&mut self, groups: &[GroupNo]) -> Result<Leftover, Stop> {
+        let (mut missed, mut emptied) = (Missed::default(), 0);
+        for group in groups {
+            // Where groups are not written when they are clean, it does not matter.
+            if !self.core.space.is_all_log() || self.core.space.role(*group) != Role::Log {
+                continue;
+            }
+            let live = missed.note(self.live_in(self.core.geometry.group_extent(*group)))?;
+            let only_maps = live.is_some_and(|live| live.iter().all(|(_, it)| goes_with_maps(it)));
+            emptied += u64::from(only_maps);
+        }
+        missed.nothing()?;
+        let (geometry, bitmaps) = (&self.core.geometry, self.core.space.bitmaps());
+        let holds = |group: &&GroupNo| bitmaps.live_frags(geometry.group_extent(**group)) > 0;
+        let groups = groups.iter().filter(holds).copied().collect();
+        Ok(Leftover { groups, emptied })
+    }
+
     /// Makes one block dirty if it is still where its owner record says.
     fn move_block(&mut self, extent: Extent, record: &Owner, range: Extent) -> Result<(), Stop> {
         let (ino, at) = (record.ino, extent.start);
@@ -333,6 +354,11 @@ fn first_inode(record: &Owner) -> Ino {
         Belongs::Inodes => ino_at(InodeBlockNo(record.logical), 0),
         Belongs::Volume | Belongs::Map(_) | Belongs::Tree(_) | Belongs::Part(_) => record.ino,
     }
+}
+
+/// Whether checkpoints free a block, once they wrote it anew: no segment moves it.
+fn goes_with_maps(record: &Owner) -> bool {
+    matches!(record.kind.belongs(), Belongs::Volume | Belongs::Map(_))
 }
 
 /// The inode that changes when a block moves, if one does.

@@ -49,10 +49,21 @@ pub(crate) struct Cleaned {
 #[derive(Debug)]
 struct Left {
     groups: Vec<GroupNo>,
+    /// How many of them hold nothing else.
+    emptied: u64,
     /// When that was, by the clock of `space::cleaning`.
     clock: u64,
-    /// Checkpoints from here on free what is left: map nodes and summaries.
+    /// Checkpoints from here on free what is left of map nodes and summaries.
     until: Ssn,
+}
+
+/// What a round of moving left in groups.
+#[derive(Debug)]
+pub(crate) struct Leftover {
+    /// The groups that hold something.
+    pub groups: Vec<GroupNo>,
+    /// How many of them hold nothing but what a checkpoint frees: map nodes and summaries.
+    pub emptied: u64,
 }
 
 /// What the cleaner did, and what it is at.
@@ -69,6 +80,8 @@ pub(crate) struct Reclaim {
     left: Vec<Left>,
     /// Cleaning ahead failed.
     ahead_over: bool,
+    /// Blocks of large files were refused, and none were admitted since.
+    homes_refused: bool,
     /// What was found out about the log's room.
     known: KnownRoom,
     /// What of large files may stand scattered.
@@ -97,19 +110,20 @@ impl Reclaim {
         self.cleaned
     }
 
-    /// At this time of `space::cleaning`, all was moved out of these groups but what goes with the checkpoint of segment `until`,
-    /// or a later one. What both superblock copies named before is forgotten.
+    /// At this time of `space::cleaning`, all was moved out of groups that could be: the checkpoint of segment `until`, or a later
+    /// one, frees the rest, or some of it. What both superblock copies named before is forgotten.
     pub fn note_left(
         &mut self,
-        groups: Vec<GroupNo>,
+        leftover: Leftover,
         clock: u64,
         until: Ssn,
         named: [Option<Ssn>; 2],
     ) {
         self.left.retain(|left| !left.is_over(named));
-        if !groups.is_empty() {
+        if !leftover.groups.is_empty() {
             self.left.push(Left {
-                groups,
+                groups: leftover.groups,
+                emptied: leftover.emptied,
                 clock,
                 until,
             });
@@ -122,6 +136,22 @@ impl Reclaim {
         self.left
             .iter()
             .any(|left| has(left) && !left.is_over(named))
+    }
+
+    /// Groups that are free once both superblock copies name another checkpoint: all else was moved out of them.
+    pub fn emptied_groups(&self, named: [Option<Ssn>; 2]) -> u64 {
+        let waits = self.left.iter().filter(|left| !left.is_over(named));
+        waits.map(|left| left.emptied).sum()
+    }
+
+    /// Blocks of large files were refused, or admitted.
+    pub fn note_homes(&mut self, refused: bool) {
+        self.homes_refused = refused;
+    }
+
+    /// Whether they were refused when they were asked for last.
+    pub fn are_homes_refused(&self) -> bool {
+        self.homes_refused
     }
 
     /// Segments take holes before they take whole groups, from here on or no more.
@@ -205,14 +235,20 @@ mod tests {
     fn what_moving_left_is_spared_until_both_copies_name_a_later_checkpoint() {
         let named = |a, b| [Some(Ssn(a)), Some(Ssn(b))];
         let mut reclaim = Reclaim::default();
-        reclaim.note_left(vec![GroupNo(3)], 100, Ssn(20), named(10, 12));
+        let left = |groups: &[u32]| Leftover {
+            groups: groups.iter().copied().map(GroupNo).collect(),
+            emptied: groups.len() as u64,
+        };
+        reclaim.note_left(left(&[3]), 100, Ssn(20), named(10, 12));
         assert!(reclaim.is_left(&group(3, 100), named(10, 12)));
         assert!(reclaim.is_left(&group(3, 100), named(25, 12)));
         assert!(!reclaim.is_left(&group(3, 100), named(25, 20)));
+        assert_eq!(reclaim.emptied_groups(named(25, 12)), 1);
+        assert_eq!(reclaim.emptied_groups(named(25, 20)), 0);
         // What was placed there since may be moved, and so may others.
         assert!(!reclaim.is_left(&group(3, 101), named(10, 12)));
         assert!(!reclaim.is_left(&group(4, 100), named(10, 12)));
-        reclaim.note_left(Vec::new(), 200, Ssn(30), named(25, 20));
+        reclaim.note_left(left(&[]), 200, Ssn(30), named(25, 20));
         assert!(reclaim.left.is_empty());
     }
 }

@@ -17,26 +17,27 @@ const REPLENISH_ROUNDS: usize = 1024;
 /// comes first, and what was not moved is cheaper to move later.
 const WON_AT_ONCE: u32 = 1;
 
+/// Segments' worth of what lives that a fight moves where whole groups are all that can be won, if what waits has room then: where
+/// that is dear, nobody waits for more than this takes.
+const MOVED_AT_ONCE: u64 = 3;
+
+/// What two checkpoints that free emptied groups win at least, for each byte that they write: they come by themselves later, and
+/// say again then what these say.
+const PAIR_WINS: u64 = 4;
+
 /// How a fight for space stands.
 #[derive(Clone, Copy, Debug)]
 struct Standing {
     /// What is moved has room elsewhere.
     room: bool,
+    /// Whole groups are all that can be won.
+    whole: bool,
     /// What waits has room.
     served: bool,
     /// The goal is reached.
     won: bool,
-    /// Fragments that can be used.
+    /// Fragments that can be used, or could be behind two checkpoints.
     usable: u64,
-}
-
-/// All was moved out of these groups that could be.
-fn note_left(core: &mut Core, mut groups: Vec<GroupNo>) {
-    let (geometry, bitmaps) = (&core.geometry, core.space.bitmaps());
-    groups.retain(|group| bitmaps.live_frags(geometry.group_extent(*group)) > 0);
-    let (clock, until) = (core.space.cleaning().clock(), core.open_ssn());
-    let named = core.checkpoints.named();
-    core.reclaim.note_left(groups, clock, until, named);
 }
 
 impl Engine {
@@ -197,15 +198,19 @@ impl Sealer<'_> {
     /// there is room for what waits now.
     pub(super) fn replenish(&self, goal: Goal) -> Result<bool, Error> {
         let (mut best, mut idle, mut drained) = (0, 0, false);
+        let before = self.core().reclaim.cleaned().live;
         for _ in 0..REPLENISH_ROUNDS {
-            let standing = self.standing(goal);
+            let standing = self.standing(goal, before);
             tracing::debug!(?goal, ?standing, "winning space");
             idle = if standing.usable > best { 0 } else { idle + 1 };
             best = best.max(standing.usable);
             if standing.won || idle > goal.patience() {
                 break;
             }
-            let limits = goal.limits(standing.served);
+            if self.emptied_wait()? {
+                continue;
+            }
+            let limits = goal.limits(standing.served && !standing.whole);
             if !standing.room || !self.move_first(limits)? {
                 if goal != Goal::All || drained {
                     break;
@@ -222,17 +227,34 @@ impl Sealer<'_> {
                 self.checkpoint(End::Open)?;
             }
         }
-        Ok(self.standing(goal).served)
+        Ok(self.standing(goal, before).served)
     }
 
-    /// How a fight stands.
-    fn standing(&self, goal: Goal) -> Standing {
+    /// Takes the checkpoints that free groups out of which all else was moved, if these write much less than that wins. Returns
+    /// whether it did.
+    fn emptied_wait(&self) -> Result<bool, Error> {
+        let pays = {
+            let mut core = self.core();
+            let won = core.budget().emptied() * u64::from(core.geometry.fragment_size);
+            won > 0 && core.budget().forecast().pair_bytes() < won / PAIR_WINS
+        };
+        if pays {
+            self.name_in_both()?;
+            self.say_reusable()?;
+        }
+        Ok(pays)
+    }
+
+    /// How a fight stands that began when so many fragments were moved.
+    fn standing(&self, goal: Goal, before: u64) -> Standing {
         let mut core = self.core();
         let whole_groups = core.space.free_groups() >= core.sizes().groups_to_move_into();
         let segment = u64::from(core.geometry.segment_max);
         // Where groups are written when they are clean, the next fight needs some to empty others into.
-        let kept = core.sizes().groups_kept_from_data();
-        let clean = !core.space.is_all_log() || core.space.free_groups() >= kept;
+        let whole = core.space.is_all_log();
+        let clean = !whole || core.space.free_groups() >= core.sizes().groups_kept_from_data();
+        let much = MOVED_AT_ONCE * core.geometry.frags_for(segment);
+        let moved_much = core.reclaim.cleaned().live - before >= much;
         let mut fits = |bytes| core.budget().goes_on(bytes);
         let (served, won) = match goal {
             Goal::All => (false, false),
@@ -246,12 +268,18 @@ impl Sealer<'_> {
             // Nobody waits for it: idle times win whole groups.
             Goal::Segments(0) => (fits(0), fits(segment / SERVED_PART)),
             Goal::Segments(count) => {
-                let all = u64::from(count) * segment;
-                (fits(segment / SERVED_PART), whole_groups && fits(all))
+                let all = fits(u64::from(count) * segment);
+                let served = fits(segment / SERVED_PART);
+                let won = match whole {
+                    true => all || served && moved_much,
+                    false => whole_groups && all,
+                };
+                (served, won)
             }
         };
         Standing {
             room: core.budget().may_compact(),
+            whole,
             served,
             won,
             usable: core.budget().won(),
@@ -295,8 +323,19 @@ impl Sealer<'_> {
         moved?;
         // What was won is known, and used, only then; another round costs far more.
         self.say_reusable()?;
-        note_left(&mut self.core(), groups);
+        self.note_left(&groups)?;
         Ok(true)
+    }
+
+    /// All was moved out of these groups that could be.
+    fn note_left(&self, groups: &[GroupNo]) -> Result<(), Error> {
+        self.step(|core| {
+            let leftover = core.mover().left_in(groups)?;
+            let (clock, until) = (core.space.cleaning().clock(), core.open_ssn());
+            let named = core.checkpoints.named();
+            core.reclaim.note_left(leftover, clock, until, named);
+            Ok(())
+        })
     }
 
     /// Loads bitmaps of the log's emptiest groups: holes, and what is cheap to move, are seen there only. Returns the groups whose
