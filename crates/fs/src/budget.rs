@@ -76,6 +76,7 @@ impl Core {
                 &self.geometry,
                 self.env.law(),
                 self.inodes.totals().unwritten,
+                self.space.is_all_log(),
             ),
             tables: if self.sb.has_tracks() { TABLES_COST } else { 0 },
             geometry: &self.geometry,
@@ -99,6 +100,7 @@ impl Core {
             &self.geometry,
             self.env.law(),
             self.inodes.totals().unwritten,
+            self.space.is_all_log(),
         )
     }
 }

@@ -70,6 +70,12 @@ impl<'s> Usage<'s> {
         self.groups.get(group).is_none_or(Group::is_vacant)
     }
 
+    /// Whether a group is of the log, and nothing was placed in it behind this time of [`Cleaning::clock`](crate::Cleaning::clock).
+    pub fn stays_log(&self, group: GroupNo, clock: u64) -> bool {
+        let known = self.groups.get(group);
+        known.is_some_and(|it| it.role() == Role::Log && it.written() <= clock)
+    }
+
     /// Whether groups are being emptied.
     pub fn is_emptying(&self) -> bool {
         self.groups.has_closed()

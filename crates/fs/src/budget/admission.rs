@@ -39,7 +39,7 @@ impl Budget<'_> {
         let dirty = log + self.segment_with(&waiting) + waiting.runs * RUN_COST;
         let fits = self.fits_beside(&waiting, log, data) && self.leaves_spare(log, dirty)?;
         if data > 0 {
-            self.reclaim.note_homes(!fits);
+            self.reclaim.note_homes(data, fits);
         }
         match fits {
             true => Ok(()),

@@ -61,7 +61,9 @@ impl Available<'_> {
         let room = |metadata: u64| {
             let log = self.log_groups(&outlook, g.frags_for(metadata), in_vain);
             // Groups that are kept from data are won back from it.
-            let kept = (log + self.0.sizes.groups_kept_from_data()) * g.group_frags + ragged;
+            let sizes = self.0.sizes;
+            let kept = log + sizes.reserve_groups() + sizes.groups_for_cleaning();
+            let kept = kept * g.group_frags + ragged;
             let blocks = (data + claimable * g.group_frags).saturating_sub(kept);
             let left = LEFT_BLOCKS * u64::from(g.small_size);
             (blocks * frag).saturating_sub(waiting.blocks + left)

@@ -18,6 +18,8 @@ use loamfs_space::{Leaving, Space};
 
 /// Bytes for which it is looked at together whether there is room.
 const AHEAD: u64 = 64 << 10;
+/// Bytes of a checkpoint that says nothing, with the segment before it.
+const CHECKPOINT_LEAST: u64 = 16 << 10;
 /// Level of the highest root whose leaves are counted: a deeper tree has more of them than a few segments change.
 const COUNTED_LEVEL: u8 = 2;
 /// What part of a volume deltas are worth: each is said again by every checkpoint, and has room for that twice.
@@ -186,10 +188,10 @@ impl Forecast<'_> {
         }
     }
 
-    /// Bytes that two checkpoints write, about: both say all deltas, and what changed in the maps is written twice by the first.
+    /// Bytes that two checkpoints write, about. Each says all deltas; the second changes fewer nodes, but nodes may be written twice.
     pub fn pair_bytes(&mut self) -> u64 {
-        let nodes = self.nodes(|_| false);
-        2 * (self.inodes.deltas().bytes() + nodes * NODE_SIZE as u64)
+        let nodes = self.nodes(|_| false) * NODE_SIZE as u64;
+        2 * (self.inodes.deltas().bytes() + nodes + CHECKPOINT_LEAST)
     }
 
     /// Whether a checkpoint is due (rule 9).

@@ -145,8 +145,14 @@ impl Budget<'_> {
     /// Fragments of groups, where these are written when they are clean, that are free once both superblock copies name another
     /// checkpoint.
     pub fn emptied(&self) -> u64 {
-        let groups = self.reclaim.emptied_groups(self.checkpoints.named());
-        groups * self.geometry.group_frags
+        let (space, geometry) = (self.space, self.geometry);
+        let emptied = self.reclaim.emptied(self.checkpoints.named());
+        let waits = emptied.filter(|(group, clock)| space.usage().stays_log(*group, *clock));
+        // What lives there goes elsewhere.
+        let live = |group| space.bitmaps().live_frags(geometry.group_extent(group));
+        waits
+            .map(|(group, _)| geometry.group_frags.saturating_sub(live(group)))
+            .sum()
     }
 
     /// Fragments of the groups that have no role.

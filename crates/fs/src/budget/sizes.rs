@@ -30,15 +30,22 @@ pub(crate) struct Sizes<'c> {
     geometry: &'c Geometry,
     law: &'c Law<dyn Rules>,
     unwritten: Unwritten,
+    all_log: bool,
 }
 
 impl<'c> Sizes<'c> {
-    /// Those of a volume of which so much was never written.
-    pub fn new(geometry: &'c Geometry, law: &'c Law<dyn Rules>, unwritten: Unwritten) -> Sizes<'c> {
+    /// Those of a volume of which so much was never written, and where everything is in the log or not.
+    pub fn new(
+        geometry: &'c Geometry,
+        law: &'c Law<dyn Rules>,
+        unwritten: Unwritten,
+        all_log: bool,
+    ) -> Sizes<'c> {
         Sizes {
             geometry,
             law,
             unwritten,
+            all_log,
         }
     }
 
@@ -118,10 +125,18 @@ impl<'c> Sizes<'c> {
         self.reserve_bytes().div_ceil(self.group_bytes()).max(1)
     }
 
-    /// Groups that data never takes: the reserve's, and on all but small volumes one of 128 besides, or cleaning has none
-    /// to move into once a volume was filled.
+    /// Groups that data never takes: the reserve's, and [`Sizes::groups_for_cleaning`], or it has none to move into once a volume was
+    /// filled. Where everything is in the log, what is cleaned leaves whole groups anyway.
     pub fn groups_kept_from_data(self) -> u64 {
-        self.reserve_groups() + u64::from(self.geometry.groups()) / 128
+        match self.all_log {
+            true => self.reserve_groups(),
+            false => self.reserve_groups() + self.groups_for_cleaning(),
+        }
+    }
+
+    /// Groups that nobody is promised besides the reserve's, on all but small volumes: cleaning moves less where it has room.
+    pub fn groups_for_cleaning(self) -> u64 {
+        u64::from(self.geometry.groups()) / 128
     }
 
     /// Free groups that the mover and the next segment find, where groups can be emptied cheaply: in holes they would
@@ -169,7 +184,7 @@ mod tests {
 
     fn sizes(geometry: &Geometry) -> Sizes<'_> {
         static LAW: std::sync::LazyLock<Law<dyn Rules>> = std::sync::LazyLock::new(Law::default);
-        Sizes::new(geometry, &LAW, Unwritten::default())
+        Sizes::new(geometry, &LAW, Unwritten::default(), false)
     }
 
     /// A reserve for the longest segments took 16 MiB from everybody on volumes of 2 GiB.

@@ -110,7 +110,7 @@ impl<'a> Spared<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Goal {
     /// The reserve is whole, and a little fits besides; if these are any, whole groups are free, and at a low price so many segments of the
-    /// largest size fit.
+    /// largest size fit. Where whole groups are all that can be won, these segments fit, or a little does and much was moved for it.
     Segments(u32),
     /// A part of a segment fits, whatever that costs.
     Dear,
@@ -473,7 +473,8 @@ impl Cleaner<'_> {
         self.space.is_all_log() && (self.space.home_room() > 0 || self.reclaim.are_homes_refused())
     }
 
-    /// Fragments that these find elsewhere then: whole groups, of which they leave half of those that are kept from them.
+    /// Fragments that blocks of large files find elsewhere when they are moved: of the groups that are kept from them half are left
+    /// (`space::placement`).
     fn room_for_homes(&self) -> u64 {
         let kept = self.sizes.groups_kept_from_data() / 2;
         let whole = self.space.free_groups().saturating_sub(kept);

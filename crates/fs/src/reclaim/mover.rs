@@ -263,15 +263,16 @@ impl Mover<'_> {
 
     /// What is left in groups out of which all was moved that could be.
     pub fn left_in(&mut self, groups: &[GroupNo]) -> Result<Leftover, Stop> {
-        let (mut missed, mut emptied) = (Missed::default(), 0);
+        let (mut missed, mut emptied) = (Missed::default(), Vec::new());
         for group in groups {
             // Where groups are not written when they are clean, it does not matter.
             if !self.core.space.is_all_log() || self.core.space.role(*group) != Role::Log {
                 continue;
             }
             let live = missed.note(self.live_in(self.core.geometry.group_extent(*group)))?;
-            let only_maps = live.is_some_and(|live| live.iter().all(|(_, it)| goes_with_maps(it)));
-            emptied += u64::from(only_maps);
+            if live.is_some_and(|live| live.iter().all(|(_, it)| goes_with_maps(it))) {
+                emptied.push(*group);
+            }
         }
         missed.nothing()?;
         let (geometry, bitmaps) = (&self.core.geometry, self.core.space.bitmaps());

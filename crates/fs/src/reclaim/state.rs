@@ -49,8 +49,8 @@ pub(crate) struct Cleaned {
 #[derive(Debug)]
 struct Left {
     groups: Vec<GroupNo>,
-    /// How many of them hold nothing else.
-    emptied: u64,
+    /// Those that hold nothing but what a checkpoint frees.
+    emptied: Vec<GroupNo>,
     /// When that was, by the clock of `space::cleaning`.
     clock: u64,
     /// Checkpoints from here on free what is left of map nodes and summaries.
@@ -62,8 +62,8 @@ struct Left {
 pub(crate) struct Leftover {
     /// The groups that hold something.
     pub groups: Vec<GroupNo>,
-    /// How many of them hold nothing but what a checkpoint frees: map nodes and summaries.
-    pub emptied: u64,
+    /// Those that hold nothing but what a checkpoint frees: map nodes, and what is held back.
+    pub emptied: Vec<GroupNo>,
 }
 
 /// What the cleaner did, and what it is at.
@@ -80,8 +80,8 @@ pub(crate) struct Reclaim {
     left: Vec<Left>,
     /// Cleaning ahead failed.
     ahead_over: bool,
-    /// Blocks of large files were refused, and none were admitted since.
-    homes_refused: bool,
+    /// Most bytes of large files that were refused, and as many were not admitted since.
+    homes_refused: u64,
     /// What was found out about the log's room.
     known: KnownRoom,
     /// What of large files may stand scattered.
@@ -120,7 +120,7 @@ impl Reclaim {
         named: [Option<Ssn>; 2],
     ) {
         self.left.retain(|left| !left.is_over(named));
-        if !leftover.groups.is_empty() {
+        if !leftover.groups.is_empty() || !leftover.emptied.is_empty() {
             self.left.push(Left {
                 groups: leftover.groups,
                 emptied: leftover.emptied,
@@ -139,19 +139,24 @@ impl Reclaim {
     }
 
     /// Groups that are free once both superblock copies name another checkpoint: all else was moved out of them.
-    pub fn emptied_groups(&self, named: [Option<Ssn>; 2]) -> u64 {
-        let waits = self.left.iter().filter(|left| !left.is_over(named));
-        waits.map(|left| left.emptied).sum()
+    /// With the time when that was, by the clock of `space::cleaning`: what was placed there later is something else.
+    pub fn emptied(&self, named: [Option<Ssn>; 2]) -> impl Iterator<Item = (GroupNo, u64)> {
+        let waits = self.left.iter().filter(move |left| !left.is_over(named));
+        waits.flat_map(|left| left.emptied.iter().map(|group| (*group, left.clock)))
     }
 
-    /// Blocks of large files were refused, or admitted.
-    pub fn note_homes(&mut self, refused: bool) {
-        self.homes_refused = refused;
+    /// So many bytes of large files were admitted, or refused.
+    pub fn note_homes(&mut self, bytes: u64, admitted: bool) {
+        self.homes_refused = match admitted {
+            true if bytes >= self.homes_refused => 0,
+            true => self.homes_refused,
+            false => self.homes_refused.max(bytes),
+        };
     }
 
-    /// Whether they were refused when they were asked for last.
+    /// Whether some were refused, and as many were not admitted since: somebody may fight for them.
     pub fn are_homes_refused(&self) -> bool {
-        self.homes_refused
+        self.homes_refused > 0
     }
 
     /// Segments take holes before they take whole groups, from here on or no more.
@@ -235,16 +240,19 @@ mod tests {
     fn what_moving_left_is_spared_until_both_copies_name_a_later_checkpoint() {
         let named = |a, b| [Some(Ssn(a)), Some(Ssn(b))];
         let mut reclaim = Reclaim::default();
-        let left = |groups: &[u32]| Leftover {
-            groups: groups.iter().copied().map(GroupNo).collect(),
-            emptied: groups.len() as u64,
+        let left = |groups: &[u32]| {
+            let groups: Vec<GroupNo> = groups.iter().copied().map(GroupNo).collect();
+            Leftover {
+                emptied: groups.clone(),
+                groups,
+            }
         };
         reclaim.note_left(left(&[3]), 100, Ssn(20), named(10, 12));
         assert!(reclaim.is_left(&group(3, 100), named(10, 12)));
         assert!(reclaim.is_left(&group(3, 100), named(25, 12)));
         assert!(!reclaim.is_left(&group(3, 100), named(25, 20)));
-        assert_eq!(reclaim.emptied_groups(named(25, 12)), 1);
-        assert_eq!(reclaim.emptied_groups(named(25, 20)), 0);
+        assert_eq!(reclaim.emptied(named(25, 12)).count(), 1);
+        assert_eq!(reclaim.emptied(named(25, 20)).count(), 0);
         // What was placed there since may be moved, and so may others.
         assert!(!reclaim.is_left(&group(3, 101), named(10, 12)));
         assert!(!reclaim.is_left(&group(4, 100), named(10, 12)));

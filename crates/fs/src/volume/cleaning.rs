@@ -18,11 +18,10 @@ const REPLENISH_ROUNDS: usize = 1024;
 const WON_AT_ONCE: u32 = 1;
 
 /// Segments' worth of what lives that a fight moves where whole groups are all that can be won, if what waits has room then: where
-/// that is dear, nobody waits for more than this takes.
+/// that is dear, nobody waits for more than this takes. On small volumes it is less than a group.
 const MOVED_AT_ONCE: u64 = 3;
 
-/// What two checkpoints that free emptied groups win at least, for each byte that they write: they come by themselves later, and
-/// say again then what these say.
+/// What two checkpoints that free emptied groups win at least, for each byte that they write. Others free them later, for nothing.
 const PAIR_WINS: u64 = 4;
 
 /// How a fight for space stands.
@@ -30,10 +29,10 @@ const PAIR_WINS: u64 = 4;
 struct Standing {
     /// What is moved has room elsewhere.
     room: bool,
-    /// Whole groups are all that can be won.
-    whole: bool,
     /// What waits has room.
     served: bool,
+    /// Nothing is won any more but at a low price.
+    content: bool,
     /// The goal is reached.
     won: bool,
     /// Fragments that can be used, or could be behind two checkpoints.
@@ -207,10 +206,10 @@ impl Sealer<'_> {
             if standing.won || idle > goal.patience() {
                 break;
             }
-            if self.emptied_wait()? {
+            if self.free_emptied(PAIR_WINS)? {
                 continue;
             }
-            let limits = goal.limits(standing.served && !standing.whole);
+            let limits = goal.limits(standing.content);
             if !standing.room || !self.move_first(limits)? {
                 if goal != Goal::All || drained {
                     break;
@@ -227,16 +226,20 @@ impl Sealer<'_> {
                 self.checkpoint(End::Open)?;
             }
         }
-        Ok(self.standing(goal, before).served)
+        let served = self.standing(goal, before).served;
+        if !served && self.free_emptied(1)? {
+            return Ok(self.standing(goal, before).served);
+        }
+        Ok(served)
     }
 
-    /// Takes the checkpoints that free groups out of which all else was moved, if these write much less than that wins. Returns
-    /// whether it did.
-    fn emptied_wait(&self) -> Result<bool, Error> {
+    /// Takes the checkpoints that free groups out of which all else was moved, if that wins more than so many times what they write.
+    /// Returns whether it did.
+    fn free_emptied(&self, times: u64) -> Result<bool, Error> {
         let pays = {
             let mut core = self.core();
             let won = core.budget().emptied() * u64::from(core.geometry.fragment_size);
-            won > 0 && core.budget().forecast().pair_bytes() < won / PAIR_WINS
+            won > 0 && core.budget().forecast().pair_bytes() < won / times
         };
         if pays {
             self.name_in_both()?;
@@ -251,8 +254,8 @@ impl Sealer<'_> {
         let whole_groups = core.space.free_groups() >= core.sizes().groups_to_move_into();
         let segment = u64::from(core.geometry.segment_max);
         // Where groups are written when they are clean, the next fight needs some to empty others into.
-        let whole = core.space.is_all_log();
-        let clean = !whole || core.space.free_groups() >= core.sizes().groups_kept_from_data();
+        let all_log = core.space.is_all_log();
+        let clean = !all_log || core.space.free_groups() >= core.sizes().groups_kept_from_data();
         let much = MOVED_AT_ONCE * core.geometry.frags_for(segment);
         let moved_much = core.reclaim.cleaned().live - before >= much;
         let mut fits = |bytes| core.budget().goes_on(bytes);
@@ -270,7 +273,7 @@ impl Sealer<'_> {
             Goal::Segments(count) => {
                 let all = fits(u64::from(count) * segment);
                 let served = fits(segment / SERVED_PART);
-                let won = match whole {
+                let won = match all_log {
                     true => all || served && moved_much,
                     false => whole_groups && all,
                 };
@@ -279,8 +282,9 @@ impl Sealer<'_> {
         };
         Standing {
             room: core.budget().may_compact(),
-            whole,
             served,
+            // A segment's worth is won together there, or moving much would come again soon.
+            content: served && (!all_log || goal == Goal::Segments(0)),
             won,
             usable: core.budget().won(),
         }

@@ -206,7 +206,7 @@ impl Homes<'_> {
     /// So much was never written; what its checksums will take is kept free.
     pub fn count_unwritten(&mut self, count: Unwritten) {
         self.inodes.totals_mut().unwritten = count;
-        let sizes = Sizes::new(self.geometry, self.law, count);
+        let sizes = Sizes::new(self.geometry, self.law, count, self.space.is_all_log());
         self.space
             .placement()
             .keep_for_log(sizes.groups_kept_from_data());
