@@ -43,6 +43,13 @@ pub(crate) struct PlacementState {
     fast: Ends,
 }
 
+impl PlacementState {
+    /// Free groups that data do not take while groups are emptied: what is moved may take of what is kept, as the mover may.
+    const fn kept_while_emptying(&self) -> u64 {
+        self.kept_for_log / 2
+    }
+}
+
 /// Where extents of data end that were found last.
 #[derive(Clone, Debug, Default)]
 struct Ends {
@@ -177,12 +184,17 @@ impl<'a> Placement<'a> {
         }
     }
 
+    /// Fragments that blocks of large files find there, and in whole groups, while groups are emptied.
+    pub(crate) fn room_for_moved_homes(groups: &Groups, state: &PlacementState) -> u64 {
+        let whole = free_groups(groups).saturating_sub(state.kept_while_emptying());
+        Placement::home_room(groups, state) + whole * groups.layout().geometry().group_frags
+    }
+
     /// Looks for an extent of at most `blocks` blocks in the group of the log that they fill, or in the next one.
     fn find_home(&mut self, blocks: u64) -> FoundSpace {
         let end = self.state.data.last.unwrap_or(FragAddr(0));
-        // What is moved out of groups may take of what is kept, as the mover may.
         let kept = match self.groups.has_closed() {
-            true => self.state.kept_for_log / 2,
+            true => self.state.kept_while_emptying(),
             false => self.state.kept_for_log,
         };
         let found = home::Search::new(self.groups, kept, blocks).find(end);

@@ -113,6 +113,11 @@ impl Space {
         Placement::home_room(&self.groups, &self.placement)
     }
 
+    /// Then, fragments that blocks of large files find elsewhere while groups are emptied: there, and in whole groups.
+    pub fn room_for_moved_homes(&self) -> u64 {
+        Placement::room_for_moved_homes(&self.groups, &self.placement)
+    }
+
     /// What the group is used for; [`Role::Free`] for groups that do not exist.
     pub fn role(&self, group: GroupNo) -> Role {
         let known = self.groups.get(group);

@@ -2,7 +2,7 @@
 //! which leaves out its reserve, as the simulator's leaves out what cleaning needs.
 
 use clap::ValueEnum;
-use loamfs_fs::{Ino, MkfsOptions, OpenOptions, Volume};
+use loamfs_fs::{Info, Ino, MkfsOptions, OpenOptions, Volume};
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 
@@ -236,8 +236,7 @@ impl Stand {
             let what = "a volume on which nothing should be cleaned had too little room";
             return Err(Error::Lacking(what.to_owned()));
         }
-        let written = (info.device - before.device).total().write_bytes as f64;
-        Ok(written / (info.written_bytes - before.written_bytes) as f64)
+        Ok(amplification(&before, &info))
     }
 
     fn row(
@@ -257,7 +256,6 @@ impl Stand {
         let before = (self.volume().info(), self.modelled.disk().seconds());
         run(&mut self, WHILE)?;
         let (info, seconds) = (self.volume().info(), self.modelled.disk().seconds());
-        let written = (info.device - before.0.device).total().write_bytes as f64;
         let contents = (info.written_bytes - before.0.written_bytes) as f64;
         let simulated = |share| cost(scale, pattern, Policy::Greedy, share).amplification;
         let in_use = self.used() as f64 / self.capacity as f64;
@@ -269,11 +267,17 @@ impl Stand {
             files: files as f64 / self.room as f64 * 100.0,
             in_use: in_use * 100.0,
             simulated: simulated(in_use),
-            amplification: written / contents,
+            amplification: amplification(&before.0, &info),
             uncleaned,
             rate: contents / 1e6 / (seconds - before.1),
             longest: self.longest,
             refused: self.refused,
         })
     }
+}
+
+/// Bytes written to the device for each of contents, from one look to the next.
+fn amplification(before: &Info, now: &Info) -> f64 {
+    let written = (now.device - before.device).total().write_bytes as f64;
+    written / (now.written_bytes - before.written_bytes) as f64
 }

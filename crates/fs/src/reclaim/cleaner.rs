@@ -121,13 +121,13 @@ pub(crate) enum Goal {
 }
 
 impl Goal {
-    /// What the next round may cost; if that moves nothing, the one behind it, and so on. `served` says whether what waits has
-    /// room.
-    pub fn limits(self, served: bool) -> &'static [CostLimit] {
+    /// What the next round may cost; if that moves nothing, the one behind it, and so on. `content` says whether nothing is won any
+    /// more but at a low price.
+    pub fn limits(self, content: bool) -> &'static [CostLimit] {
         match self {
             Goal::Dear | Goal::All => &[CostLimit::Any],
             Goal::Lend { dear: true } => &[CostLimit::Lent],
-            Goal::Segments(_) if served => &[CostLimit::Low],
+            Goal::Segments(_) if content => &[CostLimit::Low],
             Goal::Segments(_) | Goal::Lend { .. } => &[CostLimit::Low, CostLimit::High],
         }
     }
@@ -473,14 +473,6 @@ impl Cleaner<'_> {
         self.space.is_all_log() && (self.space.home_room() > 0 || self.reclaim.are_homes_refused())
     }
 
-    /// Fragments that blocks of large files find elsewhere when they are moved: of the groups that are kept from them half are left
-    /// (`space::placement`).
-    fn room_for_homes(&self) -> u64 {
-        let kept = self.sizes.groups_kept_from_data() / 2;
-        let whole = self.space.free_groups().saturating_sub(kept);
-        self.space.home_room() + whole * self.geometry.group_frags
-    }
-
     fn cheapest_of(
         &self,
         role: Role,
@@ -490,11 +482,11 @@ impl Cleaner<'_> {
         elsewhere: &Elsewhere,
     ) -> Vec<CleaningCost> {
         let g = self.geometry;
-        let room = match limit {
-            // Before ENOSPC what has room is moved, though other blocks have none.
-            CostLimit::Any => self.room_for(role, elsewhere),
-            _ if self.moves_homes() => self.room_for(role, elsewhere).min(self.room_for_homes()),
-            _ => self.room_for(role, elsewhere),
+        let room = self.room_for(role, elsewhere);
+        // Before ENOSPC what has room is moved, though homes have none.
+        let room = match self.moves_homes() && limit != CostLimit::Any {
+            true => room.min(self.space.room_for_moved_homes()),
+            false => room,
         };
         // Data that wait need whole groups, a segment only holes that are long enough.
         let hole_max = match elsewhere.groups_awaited {

@@ -89,13 +89,11 @@ impl Sealer<'_> {
                 let served = self.replenish(cheap)?;
                 // What moving left behind comes with two checkpoints.
                 if !served && self.core().budget().forecast().holds_back_much() {
-                    self.name_in_both()?;
-                    self.say_reusable()?;
+                    self.free_held()?;
                 }
             }
             2 => {
-                self.name_in_both()?;
-                self.say_reusable()?;
+                self.free_held()?;
             }
             3 => self.replenish_packing(dear)?,
             _ => {
@@ -174,6 +172,12 @@ impl Sealer<'_> {
         self.name_in_both()
     }
 
+    /// What waits for both superblock copies to name another checkpoint is free, and reusable.
+    pub(super) fn free_held(&self) -> Result<(), Error> {
+        self.name_in_both()?;
+        self.say_reusable()
+    }
+
     /// Makes the reserve whole again after removals that ate into it: what they freed is made reusable, then groups are
     /// emptied and the log is compacted. Where that was in vain it waits until more was freed.
     pub(super) fn keep_reserve(&self) -> Result<(), Error> {
@@ -215,8 +219,7 @@ impl Sealer<'_> {
                     break;
                 }
                 // What stays where it is are summaries and maps, until both superblock copies name a later checkpoint.
-                self.name_in_both()?;
-                self.say_reusable()?;
+                self.free_held()?;
                 drained = true;
                 continue;
             }
@@ -242,8 +245,7 @@ impl Sealer<'_> {
             won > 0 && core.budget().forecast().pair_bytes() < won / times
         };
         if pays {
-            self.name_in_both()?;
-            self.say_reusable()?;
+            self.free_held()?;
         }
         Ok(pays)
     }
@@ -271,11 +273,10 @@ impl Sealer<'_> {
             // Nobody waits for it: idle times win whole groups.
             Goal::Segments(0) => (fits(0), fits(segment / SERVED_PART)),
             Goal::Segments(count) => {
-                let all = fits(u64::from(count) * segment);
-                let served = fits(segment / SERVED_PART);
+                let (all, served) = (u64::from(count) * segment, fits(segment / SERVED_PART));
                 let won = match all_log {
-                    true => all || served && moved_much,
-                    false => whole_groups && all,
+                    true => served && (moved_much || fits(all)),
+                    false => whole_groups && fits(all),
                 };
                 (served, won)
             }

@@ -82,8 +82,7 @@ impl Sealer<'_> {
             self.evacuate_with_homes(&[range], |core| core.budget().may_compact())?;
             self.commit_all(Durability::Durable)?;
             self.say_reusable()?;
-            self.name_in_both()?;
-            self.say_reusable()?;
+            self.free_held()?;
         }
         Ok(false)
     }

@@ -71,8 +71,7 @@ fn vacate(
             }
         }
         let sealer = engine.sealer();
-        sealer.name_in_both()?;
-        sealer.say_reusable()?;
+        sealer.free_held()?;
         if let Some(error) = damage {
             return Err(error);
         }
@@ -121,8 +120,7 @@ impl Sealer<'_> {
     pub(super) fn win_room(&self, mark: impl FnOnce(&mut Core)) -> Result<u64, Error> {
         // What is dirty was admitted when there was more room, and what is held back is none.
         self.commit_all(Durability::Durable)?;
-        self.name_in_both()?;
-        self.say_reusable()?;
+        self.free_held()?;
         mark(&mut self.core());
         // Were all won that can be.
         let lacking = self.core().available().lacking_bytes(false);
