@@ -482,10 +482,14 @@ fn identify_one(device: &dyn Device, entry: &DeviceEntry, sb: &Superblock) -> Re
         device: entry.device,
         ..sb.clone()
     };
-    if superblocks::find(device).is_ok_and(|copies| say(&copies, &own)) {
+    let found = superblocks::find(device).ok();
+    if found.as_ref().is_some_and(|copies| say(copies, &own)) {
         return Ok(());
     }
-    for copy in 0..2 {
+    // A copy that is alone stays until the other one is there: without any the device counts as missing.
+    let first_is_alone = found.is_some_and(|copies| matches!(copies.named, [Some(_), None]));
+    let first = usize::from(first_is_alone);
+    for copy in [first, 1 - first] {
         superblocks::write_copy(device, &own, copy)?;
         device.flush()?;
     }

@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use loamfs_device::{IoKind, MemoryDevice, read_exact, write_all};
+use loamfs_device::{Event, IoKind, MemoryDevice, RecordingDevice, read_exact, write_all};
 use loamfs_format::superblock::{
     CheckpointRef, DeviceKind, Geometry, INCOMPATIBLE_DEVICES, PROBES, ScrubMark,
 };
@@ -205,6 +205,46 @@ fn a_device_of_a_lower_epoch_is_taken_and_told() {
         superblocks::find(disk.device.as_ref()).unwrap().named,
         [Some(Ssn(1)); 2]
     );
+}
+
+/// One crash tears a copy, and another one comes while the device is told of the next table.
+#[test]
+fn a_device_with_one_copy_says_whose_it_is_at_every_moment() {
+    let sb = volume();
+    let [_, disk] = both(&sb);
+    let own = copy_of(&disk);
+    let next = Superblock {
+        membership_epoch: sb.membership_epoch + 1,
+        ..sb
+    };
+    let torn = [7; SIZE];
+    for place in offsets(own.volume_bytes()) {
+        let memory = MemoryDevice::new(disk.device.size());
+        (0..2).for_each(|copy| superblocks::write_copy(&memory, &own, copy).unwrap());
+        write_all(&memory, place, &torn, IoKind::Superblock).unwrap();
+        let recorder = RecordingDevice::new(memory);
+        identify_one(&recorder, &next.devices[1], &next).unwrap();
+        let events = recorder.events();
+        let writes = events.iter().enumerate();
+        let writes = writes.filter_map(|(index, event)| match event {
+            Event::Write { offset, .. } => Some((index, *offset)),
+            _ => None,
+        });
+        for (index, offset) in writes {
+            let mut image = recorder.image_after(index).unwrap();
+            image.write(offset, &torn).unwrap();
+            let left = superblocks::find(&MemoryDevice::from_image(image)).unwrap();
+            assert_eq!(left.newest.uuid, own.uuid);
+        }
+        let told = superblocks::find(&recorder).unwrap();
+        assert!(say(
+            &told,
+            &Superblock {
+                device: 1,
+                ..next.clone()
+            }
+        ));
+    }
 }
 
 #[test]
