@@ -12,7 +12,7 @@ use loamfs_device::{Device, DeviceError, Image, MemoryDevice};
 use loamfs_format::superblock::{DeviceState, Superblock};
 use loamfs_fs::members::{Candidate, has_left, is_member, join, join_those_in, wipe};
 use loamfs_fs::{
-    Error, LogError, MkfsOptions, Purpose, add, grow, remove_emptied, shrink, superblocks,
+    Env, Error, LogError, MkfsOptions, Purpose, add, grow, remove_emptied, shrink, superblocks,
 };
 
 use crate::geometry::Geometry;
@@ -41,6 +41,27 @@ fn short(device: &Arc<dyn Device>) -> Result<Arc<dyn Device>, DeviceError> {
 
 fn says(device: &Arc<dyn Device>) -> Option<Superblock> {
     Some(superblocks::find(device.as_ref()).ok()?.newest)
+}
+
+/// The size that a refused shrink asks for, in bytes.
+pub fn asked_for(refusal: &Error) -> Option<u64> {
+    let words = refusal.to_string();
+    let (_, behind) = words.split_once("--size ")?;
+    let (size, _) = behind.split_once("K or more")?;
+    size.parse::<u64>().ok()?.checked_mul(1 << 10)
+}
+
+/// Makes a volume smaller as a user does: where a crash and what was written behind it left too little room for a size, by the sizes
+/// that it asks for, as long as they come close.
+fn shrink_as_told(volume: &Arc<dyn Device>, wanted: u64, env: &Env) -> Result<(), Error> {
+    let mut size = wanted;
+    loop {
+        let Err(refusal) = shrink(volume, size, env, |_| ()) else {
+            return Ok(());
+        };
+        let more = asked_for(&refusal).filter(|more| *more > size && *more <= wanted / 4 * 5);
+        size = more.ok_or(refusal)?;
+    }
 }
 
 impl Several {
@@ -132,7 +153,7 @@ impl Several {
             }
             Change::Shrink => {
                 let size = device.size() / PARTS / 8 * 5 + CUT;
-                shrink(&Self::joined(device)?, size, &env, |_| ())?;
+                shrink_as_told(&Self::joined(device)?, size, &env)?;
             }
             Change::Leave(_) | Change::Stay(_) | Change::Empty(_) => {}
         }

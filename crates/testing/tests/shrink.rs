@@ -11,6 +11,7 @@ use loamfs_fs::{
 use loamfs_testing::crashes::crashes;
 use loamfs_testing::files::content;
 use loamfs_testing::rng::Rng;
+use loamfs_testing::several::asked_for;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -140,14 +141,6 @@ impl Case {
     }
 }
 
-/// The size that a refusal tells.
-fn told(error: &Error) -> Option<u64> {
-    let words = error.to_string();
-    let (_, behind) = words.split_once("--size ")?;
-    let (size, _) = behind.split_once("K or more")?;
-    Some(size.parse::<u64>().unwrap() << 10)
-}
-
 #[test]
 fn every_crash_leaves_the_old_size_or_the_new_one() {
     let (old, new) = (6 << 20, (4 << 20) - 4096);
@@ -218,7 +211,7 @@ fn shrinks(seed: u64) {
                 assert_eq!(sizes, (old, size));
                 break;
             }
-            Err(error) => match told(&error) {
+            Err(error) => match asked_for(&error) {
                 Some(more) => {
                     assert!(more > size, "{error}");
                     assert!(more < old, "{error}");
