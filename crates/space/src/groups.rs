@@ -172,8 +172,7 @@ impl Groups {
 
     /// What bitmaps in memory say of ranges.
     pub(crate) fn ranges(&self) -> Ranges<'_> {
-        // A neighbour may hold something: what is free there is a hole.
-        Ranges::new(&self.layout, &self.table, !self.all_log)
+        Ranges::new(self)
     }
 
     // ---- changes -----------------------------------------------------------------------------------------------

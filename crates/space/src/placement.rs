@@ -106,7 +106,7 @@ impl<'a> Placement<'a> {
     /// - a kept group.
     ///
     /// Where everything is in the log ([`Areas::keep_all_in_log`](crate::Areas::keep_all_in_log)), what continues at `near` is
-    /// taken however short it is, if not less than `least`. Other holes come behind free groups.
+    /// taken however short it is, if not less than `least`; the bitmap there is asked for first. Other holes come behind free groups.
     ///
     /// The run found is at most `want` long.
     pub fn find_log(&mut self, want: u64, least: u64, near: FragAddr) -> FoundSpace {

@@ -1,5 +1,6 @@
 //! What the space promises, one by one.
 
+mod all_log;
 mod sections;
 
 use crate::{ChunkValue, CleaningPolicy, FoundSpace, Owner, Space, SpaceError, Wait};
@@ -928,73 +929,4 @@ fn the_log_goes_on_elsewhere_when_its_end_is_where_a_device_leaves() {
             assert!(found.frags > 0 && found.end().0 <= 40 * 64, "{found:?}");
         }
     }
-}
-
-/// All is in the log. Each of the space's groups has 64 fragments, and a block 8.
-fn all_log() -> Space {
-    let mut space = volume();
-    space.areas().keep_all_in_log();
-    space
-}
-
-#[test]
-fn where_all_is_in_the_log_homes_fill_one_group_of_it_and_segments_another() {
-    let mut space = all_log();
-    let segment = run(space.placement().find_log(12, 4, FragAddr(640)));
-    space.allocate(segment, small()).unwrap();
-    let home = |space: &mut Space, blocks: u64| {
-        let found = run(space
-            .placement()
-            .find_data(blocks, FragAddr(0), GroupNo(10), Tier::Auto));
-        space.allocate(found, owner(BlockKind::Homed, 0)).unwrap();
-        found
-    };
-    let first = home(&mut space, 3);
-    let group = |of: Extent| geometry().group_of(of.start);
-    assert_ne!(group(first), group(segment));
-    assert_eq!(space.role(group(first)), Role::Log);
-    assert_eq!(first.frags, 24);
-    // The next one goes on there, and is cut where the group ends.
-    assert_eq!(space.home_room(), 40);
-    let second = home(&mut space, 100);
-    assert_eq!(second, extent(first.end().0, 40));
-    assert_ne!(group(home(&mut space, 1)), group(first));
-    // A segment takes what is left of its group, however short, and no run of another.
-    let on = run(space.placement().find_log(64, 4, segment.end()));
-    assert_eq!((on.start, group(on)), (segment.end(), group(segment)));
-    assert!(on.frags < 64);
-    space.check().unwrap();
-}
-
-#[test]
-fn where_all_is_in_the_log_segments_take_holes_last_and_homes_never() {
-    let mut space = all_log();
-    while let FoundSpace::Run(run) =
-        space
-            .placement()
-            .find_data(8, FragAddr(0), GroupNo(10), Tier::Auto)
-    {
-        space
-            .allocate(run, owner(BlockKind::Homed, run.start.0 / 8))
-            .unwrap();
-    }
-    assert_eq!(space.free_groups(), 0);
-    // What is moved out of one group serves nobody as long as the group is not empty.
-    space.free(extent(704, 32), Ssn(1)).unwrap();
-    space.release(Ssn(1), Ssn(0), |_| false);
-    assert_eq!(
-        space
-            .placement()
-            .find_data(1, FragAddr(704), GroupNo(10), Tier::Auto),
-        FoundSpace::Full
-    );
-    let hole = run(space.placement().find_log(16, 4, FragAddr(640)));
-    assert_eq!(hole, extent(704, 16));
-    // One that is empty has no role any more, and goes before holes.
-    space.free(extent(768, 64), Ssn(2)).unwrap();
-    space.release(Ssn(2), Ssn(0), |_| false);
-    assert_eq!(space.give_back_empty(None), [GroupNo(12)]);
-    let clean = run(space.placement().find_log(16, 4, FragAddr(640)));
-    assert_eq!(clean, extent(768, 16));
-    space.check().unwrap();
 }

@@ -84,13 +84,15 @@ impl Pieces {
     }
 }
 
+/// Bytes that a volume of 128 MiB has for files while what leads to them stands in another group than that which the log fills.
+const ROOM: u64 = 96 << 20;
+
 /// Four times as much as lives is written over at random; all of that must come out of cleaning, which moves so many bytes at most for
 /// ten that are written.
 fn sustain(percent: u64, moved_of_ten: u64) {
     let device = made(128 << 20);
     let volume = open(device.clone());
-    let room = available(&volume);
-    let mut pieces = Pieces::filled(&volume, room / 100 * percent);
+    let mut pieces = Pieces::filled(&volume, ROOM / 100 * percent);
     let (mut rng, each) = (
         Rng::new(percent),
         pieces.files.len() as u64 * (2 << 20) / PIECE,
@@ -123,7 +125,7 @@ fn sustain(percent: u64, moved_of_ten: u64) {
     assert_eq!(check_device(crashed.as_ref()), [""; 0]);
     let volume = open(crashed);
     let left = available(&volume);
-    assert!(left >= room / 16 * 15, "{left} of {room} are back");
+    assert!(left >= ROOM / 16 * 15, "{left} of {ROOM} are back");
 }
 
 /// Emptied groups that only waited for checkpoints were missing: 7 of ten were moved, and 30 with 90 % in use.
@@ -160,6 +162,25 @@ fn cleaning_moves_homes_too() {
     pieces.compare(&volume);
     volume.close().unwrap();
     assert_eq!(check_device(device.as_ref()), [""; 0]);
+}
+
+/// Each mount began another group, and left the rest of the one before to cleaning.
+#[test]
+fn the_log_goes_on_in_its_group_behind_a_mount() {
+    let device = made(256 << 20);
+    let groups = |turn: u32| {
+        let volume = open(device.clone());
+        let name = format!("file {turn}");
+        let ino = volume.create(ROOT_INO, name.as_bytes(), &NEW).unwrap().ino;
+        volume.write(ino, 0, &[1; 4096]).unwrap();
+        volume.sync().unwrap();
+        let groups = volume.info().groups[Role::Log as usize];
+        volume.close().unwrap();
+        groups
+    };
+    let first = groups(0);
+    let mut turns = (1..=12).map(groups);
+    assert!(turns.all(|now| now <= first + 1));
 }
 
 #[test]

@@ -13,6 +13,7 @@ use crate::law::{self, Failed, Step};
 use crate::writeback::NotHome;
 use loamfs_format::Ino;
 use loamfs_format::superblock::Superblock;
+use loamfs_log::segment::Segment;
 use loamfs_log::superblocks;
 use std::sync::PoisonError;
 
@@ -201,7 +202,7 @@ impl Sealer<'_> {
             }
         };
         if let Some(segment) = segment {
-            self.launch(segment)?;
+            self.launch_in_order(segment)?;
         }
         if self.must_flush(durability) {
             self.flush()?;
@@ -229,7 +230,22 @@ impl Sealer<'_> {
                 Ok(None)
             }
         })?;
-        sealed.map_or(Ok(()), |segment| self.launch(segment))
+        sealed.map_or(Ok(()), |segment| self.launch_in_order(segment))
+    }
+
+    /// Launches a segment. Behind a superblock the arm of a shingled disk stands at its cache: of the segments that wait then it may take
+    /// a later one first, and the band of an earlier one is written anew. So the first one is flushed by itself.
+    fn launch_in_order(&self, segment: Segment) -> Result<(), Error> {
+        let is_parted = {
+            let core = self.core();
+            let is_first = segment.ssn == core.checkpoints.newest_named().next();
+            is_first && core.sb.disk.is_some_and(|disk| disk.shingled)
+        };
+        self.launch(segment)?;
+        match is_parted {
+            true => self.flush(),
+            false => Ok(()),
+        }
     }
 
     /// Whether a commit ends with a flush: the caller waits for one, or another segment of the largest size would
@@ -382,8 +398,11 @@ pub(super) fn all_written(unwritten: NotHome) -> Result<(), Error> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use super::Durability;
+    use crate::fixture::file;
     use crate::{Env, MkfsOptions, OpenOptions, Volume, mkfs};
     use loamfs_device::{Device, Effect, FaultyDevice, MemoryDevice, Op, Request};
+    use loamfs_format::superblock::DiskFigures;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::thread;
@@ -427,6 +446,44 @@ mod tests {
                 let trusted = [first, second].map(|flush| flush.join().unwrap());
                 assert_eq!(trusted, [false; 2], "round {round}");
             });
+        }
+    }
+
+    /// How often a device of such a disk is flushed while three segments are sealed behind a superblock, after each of them.
+    fn flushes_behind_a_superblock(disk: DiskFigures, seal: fn(&Volume)) -> [u64; 3] {
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
+        let options = MkfsOptions {
+            disk: Some(disk),
+            ..MkfsOptions::default()
+        };
+        mkfs(&device, &options, &Env::fixed(1)).unwrap();
+        let options = OpenOptions::default();
+        let volume = Volume::open(Arc::clone(&device), &options, Env::fixed(2)).unwrap();
+        volume.upkeep().checkpoint().unwrap();
+        let before = device.counters().flushes();
+        [b"a", b"b", b"c"].map(|name| {
+            file(&volume, name);
+            let tail = volume.core().log.tail().ssn;
+            seal(&volume);
+            assert!(volume.core().log.tail().ssn > tail);
+            device.counters().flushes() - before
+        })
+    }
+
+    /// Whatever seals it.
+    #[test]
+    fn on_a_shingled_disk_the_first_segment_behind_a_superblock_is_flushed_by_itself() {
+        let commit = |volume: &Volume| volume.upkeep().commit(Durability::Written).unwrap();
+        let early = |volume: &Volume| volume.engine.sealer().seal_early().unwrap();
+        for seal in [commit, early] {
+            assert_eq!(
+                flushes_behind_a_superblock(DiskFigures::SHINGLED, seal),
+                [1; 3]
+            );
+            assert_eq!(
+                flushes_behind_a_superblock(DiskFigures::usual(true), seal),
+                [0; 3]
+            );
         }
     }
 }

@@ -1,8 +1,7 @@
 //! What bitmaps in memory say of ranges, which may go across groups.
 
-use super::Group;
+use super::{Group, Groups};
 use crate::error::SpaceError;
-use crate::layout::Layout;
 use loamfs_format::group::Role;
 use loamfs_format::{Extent, FragAddr, GroupNo};
 use std::ops::Range;
@@ -10,36 +9,46 @@ use std::ops::Range;
 /// A look at the groups' bitmaps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ranges<'a> {
-    layout: &'a Layout,
-    table: &'a [Group],
-    /// Whether runs go on in the next group.
-    cross: bool,
+    groups: &'a Groups,
 }
 
 impl<'a> Ranges<'a> {
-    pub(super) fn new(layout: &'a Layout, table: &'a [Group], cross: bool) -> Ranges<'a> {
-        Ranges {
-            layout,
-            table,
-            cross,
-        }
+    pub(super) fn new(groups: &'a Groups) -> Ranges<'a> {
+        Ranges { groups }
+    }
+
+    fn group(self, index: usize) -> &'a Group {
+        self.groups.group(index)
+    }
+
+    /// Whether runs go on from a group into the next one. Where everything is in the log, a neighbour may hold something, and what is
+    /// free there is a hole; so only where the log is to be one run, and into a group that holds nothing.
+    fn cross(self, from: usize, into: usize) -> bool {
+        let groups = self.groups;
+        let homes = groups.is_home_head(from) || groups.is_home_head(into);
+        let holds_nothing = groups.group(into).is_empty() && !groups.is_closed(into);
+        !groups.is_all_log() || groups.spares_bands() && !homes && holds_nothing
     }
 
     /// Free whole cells from `at` on, in fragments, at most `max`, across the borders of loaded groups of one role if runs
     /// go on there. 0 when `at` is not the start of a cell, or on a device that leaves.
     pub(crate) fn run(self, role: Role, at: FragAddr, max: u64) -> u64 {
+        let layout = self.groups.layout();
         let mut found = 0;
-        while found < max && at.0.saturating_add(found) < self.layout.geometry().total_frags {
+        while found < max && at.0.saturating_add(found) < layout.geometry().total_frags {
             let here = at.0 + found;
-            let index = self.layout.index(here);
-            let group = &self.table[index];
-            let is_room = group.role() == role && !self.layout.is_leaving(index);
+            let index = layout.index(here);
+            if found > 0 && !self.cross(index - 1, index) {
+                break;
+            }
+            let group = self.group(index);
+            let is_room = group.role() == role && !layout.is_leaving(index);
             let Some(map) = group.map().filter(|_| is_room) else {
                 break;
             };
-            let run = map.run(self.layout.position(here), max - found);
+            let run = map.run(layout.position(here), max - found);
             found += run;
-            if run == 0 || !self.cross || self.layout.index(here + run) == index {
+            if run == 0 || layout.index(here + run) == index {
                 break;
             }
         }
@@ -48,9 +57,10 @@ impl<'a> Ranges<'a> {
 
     /// Checks that a range is wholly free, in groups that are loaded and have a role.
     pub(crate) fn check_free(self, extent: Extent) -> Result<Range<u64>, SpaceError> {
-        let range = self.layout.on_volume(extent)?;
-        for (index, bits, _) in self.layout.parts(range.clone()) {
-            let (known, group) = (&self.table[index], GroupNo(index as u32));
+        let layout = self.groups.layout();
+        let range = layout.on_volume(extent)?;
+        for (index, bits, _) in layout.parts(range.clone()) {
+            let (known, group) = (self.group(index), GroupNo(index as u32));
             let role = known.role();
             if role == Role::Free {
                 return Err(SpaceError::Role { group, role });
@@ -65,21 +75,21 @@ impl<'a> Ranges<'a> {
 
     /// Checks that a range is free, as far as bitmaps are in memory.
     pub(crate) fn check_clear(self, range: Range<u64>, extent: Extent) -> Result<(), SpaceError> {
-        let mut parts = self.layout.parts(range);
-        parts.try_for_each(|(index, bits, _)| self.table[index].check_clear(bits, extent))
+        let mut parts = self.groups.layout().parts(range);
+        parts.try_for_each(|(index, bits, _)| self.group(index).check_clear(bits, extent))
     }
 
     /// Checks that a range is in use or held back, as far as bitmaps are in memory.
     pub(crate) fn check_set(self, range: Range<u64>, extent: Extent) -> Result<(), SpaceError> {
-        let mut parts = self.layout.parts(range);
-        parts.try_for_each(|(index, bits, _)| self.table[index].check_set(bits, extent))
+        let mut parts = self.groups.layout().parts(range);
+        parts.try_for_each(|(index, bits, _)| self.group(index).check_set(bits, extent))
     }
 
     /// Checks that a range could be marked, whatever is there.
     pub(crate) fn check_aligned(self, range: Range<u64>) -> Result<(), SpaceError> {
-        let mut parts = self.layout.parts(range);
+        let mut parts = self.groups.layout().parts(range);
         let misfit = parts.find(|(index, bits, _)| {
-            let map = self.table[*index].map();
+            let map = self.group(*index).map();
             map.is_some_and(|map| !map.is_aligned(bits))
         });
         misfit.map_or(Ok(()), |(_, _, extent)| {

@@ -5,7 +5,7 @@ use super::{FoundSpace, HOLES, WORTH_A_SEEK, free_groups, is_roomy, least_hole};
 use crate::groups::Groups;
 use crate::law::{Law, Rules};
 use loamfs_format::group::Role;
-use loamfs_format::{Extent, FragAddr};
+use loamfs_format::{Extent, FragAddr, GroupNo};
 use std::ops::Range;
 
 /// A search for a run of free units; see [`super::Placement::find_log`].
@@ -72,7 +72,7 @@ impl<'a> Search<'a> {
             return FoundSpace::Run(Extent::new(self.near, on));
         }
         let found = match all_log {
-            true => None,
+            true => self.own_bitmap(),
             false => self.next_fit().or_else(|| self.long_hole()),
         };
         if let Some(found) = found {
@@ -94,6 +94,16 @@ impl<'a> Search<'a> {
             true => self.run_at(self.near),
             false => 0,
         }
+    }
+
+    /// The bitmap of the group in which the log stands, if it is not in memory: each mount would begin another group.
+    fn own_bitmap(&self) -> Option<FoundSpace> {
+        let least = u32::try_from(self.least).ok()?;
+        let own = self.own..self.own + 1;
+        let bounds = self.groups.of(Role::Log).bounds();
+        let may_go_on = self.within.contains(&self.own) && bounds.max_in(&own) >= least;
+        let begins = self.groups.layout().position(self.near.0) == 0;
+        (may_go_on && !begins).then(|| FoundSpace::Load(vec![GroupNo(self.own as u32)]))
     }
 
     /// Fragments of the free run at an address, as far as it is wanted and lies where one is looked for.
