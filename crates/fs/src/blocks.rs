@@ -161,6 +161,8 @@ pub(crate) struct Blocks {
     /// The segment being sealed.
     sealing: Ssn,
     dirty: BTreeMap<FragAddr, Arc<Page>>,
+    /// How many of them are nodes of maps: only checkpoints write these.
+    dirty_of_maps: usize,
     next_temporary: u64,
     /// What operations found missing.
     wanted: Vec<Fetch>,
@@ -192,6 +194,7 @@ impl Blocks {
             flying: NumberMap::default(),
             sealing: Ssn(0),
             dirty: BTreeMap::new(),
+            dirty_of_maps: 0,
             next_temporary: 1,
             wanted: Vec::new(),
             wanted_keys: NumberSet::default(),
@@ -252,6 +255,11 @@ impl Blocks {
     /// Tree nodes that only memory has.
     pub fn dirty_count(&self) -> usize {
         self.dirty.len()
+    }
+
+    /// How many of them are nodes of maps.
+    pub fn dirty_of_maps(&self) -> usize {
+        self.dirty_of_maps
     }
 
     fn find(&self, key: &Key) -> Option<&Block> {
@@ -543,6 +551,11 @@ fn verify(uuid: &[u8; 16], fetch: &Fetch, bytes: &[u8]) -> Result<Block, Corrupt
     })
 }
 
+fn is_of_map(page: &Page) -> bool {
+    page.identity()
+        .is_some_and(|identity| identity.kind.is_map())
+}
+
 fn lost(pointer: FragAddr) -> Stop {
     let ino = Ino(0);
     Corrupt::Pointer { addr: pointer, ino }.into()
@@ -590,6 +603,7 @@ impl NodeStore for Blocks {
     fn insert(&mut self, page: Page) -> FragAddr {
         let addr = temporary(self.next_temporary);
         self.next_temporary += 1;
+        self.dirty_of_maps += usize::from(is_of_map(&page));
         self.dirty.insert(addr, Arc::new(page));
         addr
     }
@@ -603,7 +617,10 @@ impl NodeStore for Blocks {
     }
 
     fn take(&mut self, temporary: FragAddr) -> Result<Arc<Page>, Stop> {
-        self.dirty.remove(&temporary).ok_or_else(|| lost(temporary))
+        let page = self.dirty.remove(&temporary);
+        let page = page.ok_or_else(|| lost(temporary))?;
+        self.dirty_of_maps -= usize::from(is_of_map(&page));
+        Ok(page)
     }
 
     fn retire(&mut self, pointer: &Pointer, identity: &Identity) {

@@ -30,8 +30,12 @@ use crate::pending::Pending;
 use crate::reclaim::Reclaim;
 use crate::writeback::Writeback;
 use loamfs_format::Geometry;
+use loamfs_format::node::NODE_SIZE;
 use loamfs_log::writer::LogWriter;
 use loamfs_space::Space;
+
+/// Bytes that a segment says of each thing that it writes or frees, about.
+const RECORD: u64 = 64;
 
 /// What there is to give, and what waits for it.
 pub(crate) struct Budget<'c> {
@@ -122,9 +126,10 @@ impl Budget<'_> {
         self.length_with(&self.waiting())
     }
 
-    /// The same, with so much waiting.
+    /// The same, with so much waiting. A checkpoint that found no place leaves nodes of maps, which no other segment writes.
     fn length_with(&self, waiting: &Waiting) -> u64 {
-        let spared = self.inodes.deltas().spared();
+        let of_maps = self.blocks.dirty_of_maps() as u64 * (NODE_SIZE as u64 + RECORD);
+        let spared = self.inodes.deltas().spared() + of_maps;
         self.segment_with(waiting).saturating_sub(spared)
     }
 
@@ -135,13 +140,12 @@ impl Budget<'_> {
 
     /// The same, with so much waiting.
     fn segment_with(&self, waiting: &Waiting) -> u64 {
-        let blocks = self.blocks.dirty_count() as u64 * 4096
+        let blocks = self.blocks.dirty_count() as u64 * NODE_SIZE as u64
             + self.inodes.dirty_bytes()
             + self.pending.content_bytes()
             + waiting.images;
-        // Records: about 64 bytes for each thing written, and the frees.
         let things =
             self.blocks.dirty_count() + self.inodes.block_count() + self.blocks.frees().len();
-        blocks + (things as u64 + self.pending.content_bytes() / 1024) * 64 + 8192
+        blocks + (things as u64 + self.pending.content_bytes() / 1024) * RECORD + 8192
     }
 }

@@ -215,10 +215,9 @@ impl Engine {
             patience::wait()?;
             match lack {
                 Lack::Memory => {
-                    let sealer = self.sealer();
-                    sealer.commit_shown(false, Durability::Durable)?;
-                    sealer.checkpoint_if_due()?;
-                    sealer.keep_reserve()?;
+                    if !self.sealer().make_room_in_memory()? {
+                        ways.count(false)?;
+                    }
                 }
                 Lack::Space { settled } => {
                     ways.count(settled)?;
@@ -230,6 +229,21 @@ impl Engine {
 }
 
 impl Sealer<'_> {
+    /// Commits what is dirty. Whether a removal's commit had anything to write: else what waits for homes takes the room, or nodes of
+    /// maps, which only a checkpoint writes. Both go then.
+    fn make_room_in_memory(&self) -> Result<bool, Error> {
+        let last = self.core().log.tail().ssn;
+        self.commit_shown(false, Durability::Durable)?;
+        self.checkpoint_if_due()?;
+        self.keep_reserve()?;
+        if self.core().log.tail().ssn > last {
+            return Ok(true);
+        }
+        self.commit_all(Durability::Durable)?;
+        self.checkpoint(End::Open)?;
+        Ok(false)
+    }
+
     /// In idle times a segment that says nothing but `durable` lets freed space be reused.
     fn say_durable(&self) -> Result<(), Error> {
         let frees_wait = {
@@ -283,11 +297,17 @@ fn finish(engine: &Engine, ino: Ino) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use crate::blocks::Stop;
     use crate::env::ManualClock;
+    use crate::error::Error;
     use crate::fixture::{file, volume};
-    use crate::{Env, MkfsOptions, OpenOptions, Volume, mkfs};
+    use crate::{Env, MkfsOptions, OpenOptions, ROOT_INO, Volume, mkfs};
     use loamfs_device::{Buffer, Device, MemoryDevice};
-    use std::sync::Arc;
+    use loamfs_format::kind::MapTree;
+    use loamfs_format::node::NODE_SIZE;
+    use std::sync::{Arc, mpsc};
+    use std::thread;
+    use std::time::Duration;
 
     /// A clock, and a volume that goes by it.
     fn clocked() -> (Arc<ManualClock>, Volume) {
@@ -329,5 +349,85 @@ mod tests {
         volume.core().access.end();
         volume.upkeep().tick().unwrap();
         assert_eq!(volume.engine.spare().take(4096)[0], 0);
+    }
+
+    /// A volume whose next segment would be full of map nodes: a checkpoint has put together more than a segment holds, and found no
+    /// place. Segments of operations do not write them.
+    fn crowded_by_maps() -> Volume {
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(256 << 20));
+        let options = MkfsOptions {
+            segment_max: Some(128 << 10),
+            ..MkfsOptions::default()
+        };
+        mkfs(&device, &options, &Env::fixed(1)).unwrap();
+        let volume = Volume::open(device, &OpenOptions::default(), Env::fixed(2)).unwrap();
+        let large = file(&volume, b"large");
+        for number in 0..8000 {
+            let ino = file(&volume, format!("file {number}").as_bytes());
+            volume.write(ino, 0, &[1; 5000]).unwrap();
+        }
+        volume.sync().unwrap();
+        let frags = volume.core().geometry.total_frags;
+        let all = (0..frags).step_by(64).map(|key| (MapTree::Owner, key));
+        volume.core().maps.write_anew(all);
+        volume.write(large, 0, &[2; 1 << 20]).unwrap();
+        let sealer = volume.engine.sealer();
+        sealer
+            .step(|core| core.commit(&sealer).prepare_checkpoint())
+            .unwrap();
+        drop(sealer);
+        {
+            let core = &mut *volume.core();
+            core.maps
+                .apply(&mut core.blocks, &core.space, &core.geometry)
+                .unwrap();
+        }
+        {
+            let core = volume.core();
+            let of_maps = core.blocks.dirty_of_maps() * NODE_SIZE;
+            assert!(of_maps as u64 > core.sizes().segment_full(), "{of_maps}");
+        }
+        volume
+    }
+
+    /// Whether something comes to an end.
+    fn ends(work: impl FnOnce(&Volume) + Send + 'static) {
+        let (end, ended) = mpsc::channel();
+        thread::spawn(move || {
+            work(&crowded_by_maps());
+            end.send(())
+        });
+        ended
+            .recv_timeout(Duration::from_secs(60))
+            .expect("it goes on and on");
+    }
+
+    #[test]
+    fn a_removal_ends_where_a_checkpoint_found_no_place() {
+        ends(|volume| volume.unlink(ROOT_INO, b"file 7").unwrap());
+    }
+
+    #[test]
+    fn a_write_out_ends_where_a_checkpoint_found_no_place() {
+        ends(|volume| volume.sync().unwrap());
+    }
+
+    /// Of overwrites more wait than a segment holds.
+    #[test]
+    fn overwrites_that_no_segment_holds_together_are_written() {
+        ends(|volume| {
+            let large = volume.lookup(ROOT_INO, b"large").unwrap().ino;
+            volume.sync().unwrap();
+            volume.write(large, 0, &[3; 1 << 20]).unwrap();
+            volume.sync().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_removal_for_which_no_commit_makes_room_is_refused() {
+        ends(|volume| {
+            let refused = volume.engine.run_removal(|_| Err::<(), _>(Stop::Crowded));
+            assert!(matches!(refused, Err(Error::NoSpace)), "{refused:?}");
+        });
     }
 }
