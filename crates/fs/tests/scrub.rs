@@ -186,6 +186,15 @@ fn a_scrub_goes_on_where_it_was_kept() {
     assert_eq!(volume.scrub().mark().next.0, 1);
 }
 
+/// Tells workers to end once it is dropped.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// What is freed and used again while it is read is not damaged (rule 13).
 #[test]
 fn nothing_is_damaged_that_others_change_meanwhile() {
@@ -220,11 +229,11 @@ fn nothing_is_damaged_that_others_change_meanwhile() {
                 move || work(worker)
             }))
         });
+        // The workers end also where this panics.
+        let _stop = Stop(&stop);
         for _ in 0..30 {
             let (damaged, _) = scrubbed(&volume);
-            stop.store(!damaged.is_empty(), Ordering::Relaxed);
             assert!(damaged.is_empty(), "{damaged:?}");
         }
-        stop.store(true, Ordering::Relaxed);
     });
 }

@@ -9,16 +9,17 @@ mod common;
 mod drive;
 
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use common::{MemFs, Served, answered_while_syncs_wait, options, seen};
+use common::{MemFs, Served, abort, answered_while_syncs_wait, options, seen};
 use loamfs_fuse::uring::{self, Rings};
 use loamfs_fuse::{Config, Session};
+use tempfile::TempDir;
 
 /// The kernel's switch, put back as it was.
 struct Switch {
@@ -85,12 +86,35 @@ fn requests_travel_through_io_uring() {
     });
     // The others go on or have panicked, and a mount that hangs must not hang whoever tests.
     let in_time = ended.recv_timeout(Duration::from_secs(300));
-    assert!(in_time.is_ok() || all.is_finished(), "a mount hangs");
+    if in_time.is_err() && !all.is_finished() {
+        mounted().iter().for_each(|path| abort(path));
+        panic!("a mount hangs");
+    }
     all.join().unwrap();
 }
 
+/// A new place to mount at, which tells of this process.
+fn place() -> TempDir {
+    tempfile::Builder::new()
+        .prefix(&prefix())
+        .tempdir()
+        .unwrap()
+}
+
+fn prefix() -> String {
+    format!("loamfs-rings-{}-", std::process::id())
+}
+
+/// Where this process has mounted.
+fn mounted() -> Vec<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let paths = mounts.lines().filter_map(|line| line.split(' ').nth(4));
+    let ours = paths.filter(|path| path.contains(&prefix()));
+    ours.map(PathBuf::from).collect()
+}
+
 fn programs_work(memory_max: usize, waits: bool) {
-    let place = tempfile::tempdir().unwrap();
+    let place = place();
     let fs = Arc::new(MemFs::default());
     fs.waits.store(waits, Ordering::SeqCst);
     let served = served(place.path(), &fs, memory_max);
@@ -104,7 +128,7 @@ fn programs_work(memory_max: usize, waits: bool) {
 }
 
 fn statfs_is_answered_while_others_wait() {
-    let place = tempfile::tempdir().unwrap();
+    let place = place();
     let fs = Arc::new(MemFs::default());
     let served = served(place.path(), &fs, usize::MAX);
     let asked = AtomicU64::new(0);
@@ -118,7 +142,7 @@ fn statfs_is_answered_while_others_wait() {
 }
 
 fn many_threads() {
-    let place = tempfile::tempdir().unwrap();
+    let place = place();
     let fs = Arc::new(MemFs::default());
     let served = served(place.path(), &fs, usize::MAX);
     thread::scope(|scope| {
@@ -142,7 +166,7 @@ fn many_threads() {
 
 /// Switched off between making rings and mounting, the kernel does not offer them.
 fn the_device_serves_where_rings_are_not_taken() {
-    let place = tempfile::tempdir().unwrap();
+    let place = place();
     let fs = Arc::new(MemFs::default());
     Switch::set(false);
     let served = served(place.path(), &fs, usize::MAX);

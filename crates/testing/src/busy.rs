@@ -1,11 +1,21 @@
 //! A device on which others come first: what threads do at the same time, in an order that the test chooses.
 
 use loamfs_device::{Counters, Device, DeviceError, IoKind, Member, MemoryDevice, Op, Read, Write};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 /// What comes first.
 pub type Hook = Box<dyn FnOnce() + Send>;
+
+/// What a hook says: who waits for one that is not met waits no longer than a minute.
+///
+/// # Errors
+/// It says nothing.
+pub fn told<T>(by: &Receiver<T>) -> Result<T, RecvTimeoutError> {
+    by.recv_timeout(Duration::from_secs(60))
+}
 
 /// A hook, and how many requests of a kind pass before it.
 struct Waiting {

@@ -9,7 +9,7 @@ use loamfs_format::Ino;
 use loamfs_fs::{
     Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, RenameFlags, SetAttr, Volume, mkfs,
 };
-use loamfs_testing::busy::Busy;
+use loamfs_testing::busy::{Busy, told};
 use loamfs_testing::left_out;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
@@ -218,7 +218,7 @@ fn nothing_settles_over_what_is_used_again() {
         fill_but(&volume, gone);
         let names = use_again(&busy, &volume, IoKind::Settle);
         volume.upkeep().settle(usize::MAX).unwrap();
-        let names = names.recv().unwrap();
+        let names = told(&names).unwrap();
         volume.sync().unwrap();
         hold(&crashed(&busy), &names, 5);
     }
@@ -239,7 +239,7 @@ fn no_home_is_used_again_before_the_first_write_to_it_is_over() {
     busy.at(Some(IoKind::Homed), 0, Box::new(hook));
     // Whether it says that the file is gone is of no interest here.
     let _ = volume.fsync(file, false);
-    let names = names.recv().unwrap();
+    let names = told(&names).unwrap();
     volume.sync().unwrap();
     are_whole(&crashed(&busy), &names, 5);
 }
@@ -263,7 +263,7 @@ fn no_reserved_home_is_used_again_before_the_first_write_to_it_is_over() {
         let names = use_again(&busy, &volume, IoKind::Homed);
         // Whether it says that the file is gone is of no interest here.
         let _ = volume.fsync(file, false);
-        let names = names.recv().unwrap();
+        let names = told(&names).unwrap();
         volume.sync().unwrap();
         hold(&crashed(&busy), &names, 5);
     }
@@ -361,13 +361,13 @@ fn an_fsync_does_not_wait_for_what_is_written_later() {
         device.at(Some(IoKind::Homed), 0, Box::new(again));
         let waiting = Arc::clone(&other);
         thread::spawn(move || said.send(waiting.fsync(file, false)).unwrap());
-        is_again.recv().unwrap();
+        told(&is_again).unwrap();
         wait_for_homes(&other);
         other.write(file, 64 * UNIT as u64, &[3; UNIT]).unwrap();
     };
     busy.at(Some(IoKind::Segment), 0, Box::new(hook));
     volume.fsync(small, false).unwrap();
-    done.recv().unwrap().unwrap();
+    told(&done).unwrap().unwrap();
     crashed(&busy);
 }
 
@@ -587,7 +587,7 @@ fn a_volume_freezes_behind_what_the_clock_has_begun() {
         ..OpenOptions::default()
     };
     let volume = Arc::new(Volume::open(busy.clone(), &options, Env::fixed(3)).unwrap());
-    let (other, (tells, told)) = (Arc::clone(&volume), channel());
+    let (other, (tells, said)) = (Arc::clone(&volume), channel());
     let hook = move || {
         let freezing = thread::spawn(move || other.upkeep().freeze());
         for _ in 0..50 {
@@ -600,7 +600,7 @@ fn a_volume_freezes_behind_what_the_clock_has_begun() {
     };
     busy.at(None, 0, Box::new(hook));
     let ticked = volume.upkeep().tick();
-    let (is_early, freezing) = told.recv().unwrap();
+    let (is_early, freezing) = told(&said).unwrap();
     assert!(!is_early);
     ticked.unwrap();
     freezing.join().unwrap().unwrap();

@@ -7,7 +7,7 @@
 use loamfs_device::{Device, IoKind, MemoryDevice};
 use loamfs_format::Ino;
 use loamfs_fs::{Env, Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, SetAttr, Volume, mkfs};
-use loamfs_testing::busy::Busy;
+use loamfs_testing::busy::{Busy, told};
 use loamfs_testing::left_out;
 use loamfs_testing::rng::Rng;
 use std::sync::Arc;
@@ -267,7 +267,7 @@ fn a_read_that_waits_keeps_nothing_of_the_others_in_memory() {
         let file = volume.lookup(ROOT_INO, &name(i)).unwrap().ino;
         assert_eq!(volume.read(file, 9_999, 1).unwrap(), [i as u8]);
     };
-    let (tell, told) = channel();
+    let (tell, said) = channel();
     let others = Arc::clone(&volume);
     let hook = move || {
         // What the read that waits has fetched so far.
@@ -279,7 +279,7 @@ fn a_read_that_waits_keeps_nothing_of_the_others_in_memory() {
     busy.at(None, 0, Box::new(hook));
     read(&volume, 0);
     assert!(!busy.idle());
-    let (before, after) = told.recv().unwrap();
+    let (before, after) = told(&said).unwrap();
     assert_eq!(before, after);
     assert_eq!(volume.info().pinned_blocks, 0);
 }

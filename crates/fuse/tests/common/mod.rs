@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use loamfs_fuse::{
     AttrReply, ByteSink, Caller, Config, DirEntry, DirPlusSink, DirSink, EntryReply, Errno, Error,
@@ -16,8 +16,12 @@ use loamfs_fuse::{
     OpenReplyFlags, ReadCall, ReadReply, RenameFlags, Session, SetAttr, SetXattrFlags,
     SetXattrMode, StatfsReply, StatxReply, TimeOrNow, Timestamp, WriteFlags,
 };
+use rustix::mount::UnmountFlags;
 
 const TTL: Duration = Duration::from_secs(3600);
+
+/// How long an answer may take, and what others are waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How often something is asked for while others wait.
 const ASKED: usize = 100;
@@ -661,13 +665,23 @@ impl Served {
 impl Drop for Served {
     fn drop(&mut self) {
         if let Some(server) = self.server.take() {
-            let detached = loamfs_fuse::detach(&self.path);
             // After a failed test files may still be open, so that the server
             // would not end: leave it to the end of the process.
-            if detached.is_ok() && !thread::panicking() {
+            if thread::panicking() {
+                abort(&self.path);
+            } else if loamfs_fuse::detach(&self.path).is_ok() {
                 let _ = server.join();
             }
         }
+    }
+}
+
+/// Ends a connection: whoever waits for an answer gets an error. A process whose thread waits for its own server cannot end
+/// otherwise, and whoever started it waits, too.
+pub fn abort(path: &Path) {
+    let flags = UnmountFlags::FORCE | UnmountFlags::DETACH;
+    if let Err(error) = rustix::mount::unmount(path, flags) {
+        eprintln!("{}: {error}", path.display());
     }
 }
 
@@ -689,15 +703,18 @@ pub fn answered_while_syncs_wait(
             .iter()
             .map(|file| scope.spawn(|| file.sync_all()))
             .collect();
-        while seen(&fs.counts.fsyncs) < waiting as u64 {
+        let begin = Instant::now();
+        while seen(&fs.counts.fsyncs) < waiting as u64 && begin.elapsed() < PATIENCE {
             thread::yield_now();
         }
         let (asked, answered) = channel();
         scope.spawn(move || (0..ASKED).try_for_each(|_| asked.send(ask())));
         let answers: Vec<bool> = (0..ASKED)
-            .map_while(|_| answered.recv_timeout(Duration::from_secs(60)).ok())
+            .map_while(|_| answered.recv_timeout(PATIENCE).ok())
             .collect();
+        let syncs_came = seen(&fs.counts.fsyncs);
         drop(stuck);
+        assert!(syncs_came >= waiting as u64, "{syncs_came} syncs came");
         assert_eq!(answers, [true; ASKED]);
         for sync in syncs {
             sync.join().unwrap().unwrap();
