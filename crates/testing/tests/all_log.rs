@@ -2,13 +2,13 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use loamfs_device::{Device, MemoryDevice};
+use loamfs_device::{Device, MemoryDevice, RecordingDevice};
 use loamfs_format::group::Role;
 use loamfs_fs::{
     DeviceKind, Env, Error, Ino, MkfsOptions, NewDevice, NewInode, OpenOptions, ROOT_INO, Volume,
     mkfs, mkfs_on,
 };
-use loamfs_testing::files::available;
+use loamfs_testing::files::{available, get, put};
 use loamfs_testing::loam::check_device;
 use loamfs_testing::rng::Rng;
 use std::sync::Arc;
@@ -181,6 +181,41 @@ fn the_log_goes_on_in_its_group_behind_a_mount() {
     let first = groups(0);
     let mut turns = (1..=12).map(groups);
     assert!(turns.all(|now| now <= first + 1));
+}
+
+/// A mount that takes a checkpoint before anything else needs the bitmap of the log's group for it.
+#[test]
+fn a_mount_behind_a_long_chain_goes_on_in_the_group_of_the_log() {
+    const ROUNDS: u32 = 24;
+    let memory = MemoryDevice::new(64 << 20);
+    let options = MkfsOptions {
+        profile: "lfs".into(),
+        checkpoint_segments_max: Some(6),
+        ..MkfsOptions::default()
+    };
+    let recorder = Arc::new(RecordingDevice::new(memory));
+    let plain: Arc<dyn Device> = recorder.clone();
+    mkfs(&plain, &options, &Env::fixed(1)).unwrap();
+    let volume = Volume::open(plain, &OpenOptions::default(), Env::fixed(2)).unwrap();
+    let mut synced = Vec::new();
+    for round in 0..ROUNDS {
+        put(&volume, &format!("file {round}"), &[round as u8; 5000]).unwrap();
+        synced.push(recorder.event_count());
+    }
+    drop(volume);
+    for count in synced[0]..=recorder.event_count() {
+        let device = Arc::new(MemoryDevice::from_image(
+            recorder.image_after(count).unwrap(),
+        ));
+        let volume = open(device.clone());
+        for (round, _) in (0..ROUNDS).zip(&synced).filter(|(_, then)| **then <= count) {
+            let found = get(&volume, &format!("file {round}")).unwrap();
+            assert!(found == [round as u8; 5000], "file {round}");
+        }
+        assert_eq!(volume.info().groups[Role::Log as usize], 1);
+        volume.close().unwrap();
+        assert_eq!(check_device(device.as_ref()), [""; 0]);
+    }
 }
 
 #[test]
