@@ -11,7 +11,7 @@ use crate::operations::evict::{Evict, Evicted};
 use crate::patience;
 use crate::types::Attr;
 use loamfs_format::ifile::ino_at;
-use loamfs_format::{Ino, InodeBlockNo};
+use loamfs_format::{Ino, InodeBlockNo, Ssn};
 use std::cell::Cell;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -208,14 +208,19 @@ impl Engine {
     ) -> Result<T, Error> {
         let mut ways = Ways::default();
         loop {
-            let lack = match self.step_unless_crowded(&mut op)? {
+            let mut last = Ssn(0);
+            let done = self.step_unless_crowded(|core| {
+                last = core.log.tail().ssn;
+                op(core)
+            });
+            let lack = match done? {
                 Ok(value) => return Ok(value),
                 Err(lack) => lack,
             };
             patience::wait()?;
             match lack {
                 Lack::Memory => {
-                    if !self.sealer().make_room_in_memory()? {
+                    if !self.sealer().make_room_in_memory(last)? {
                         ways.count(false)?;
                     }
                 }
@@ -229,17 +234,20 @@ impl Engine {
 }
 
 impl Sealer<'_> {
-    /// Commits what is dirty. Whether a removal's commit had anything to write: else what waits for homes takes the room, or nodes of
-    /// maps, which only a checkpoint writes. Both go then.
-    fn make_room_in_memory(&self) -> Result<bool, Error> {
-        let last = self.core().log.tail().ssn;
+    /// Commits what is dirty, for whoever was crowded behind segment `last`. Whether he or others had anything to write: else what waits
+    /// for homes takes the room, or at last nodes of maps, which only a checkpoint writes.
+    fn make_room_in_memory(&self, last: Ssn) -> Result<bool, Error> {
         self.commit_shown(false, Durability::Durable)?;
         self.checkpoint_if_due()?;
         self.keep_reserve()?;
-        if self.core().log.tail().ssn > last {
+        let had_some = || self.core().log.tail().ssn > last;
+        if had_some() {
             return Ok(true);
         }
         self.commit_all(Durability::Durable)?;
+        if had_some() {
+            return Ok(true);
+        }
         self.checkpoint(End::Open)?;
         Ok(false)
     }
