@@ -224,8 +224,8 @@ impl Sealer<'_> {
                 continue;
             }
             drained = false;
-            // Summaries and map nodes in the way go with a checkpoint. Where everything is in the log these free no group by themselves.
-            if idle > 1 && !self.core().space.is_all_log() {
+            // Summaries and map nodes in the way go with a checkpoint.
+            if idle > 1 {
                 self.checkpoint(End::Open)?;
             }
         }
