@@ -619,7 +619,8 @@ impl NodeStore for Blocks {
     fn take(&mut self, temporary: FragAddr) -> Result<Arc<Page>, Stop> {
         let page = self.dirty.remove(&temporary);
         let page = page.ok_or_else(|| lost(temporary))?;
-        self.dirty_of_maps -= usize::from(is_of_map(&page));
+        let of_map = usize::from(is_of_map(&page));
+        self.dirty_of_maps = self.dirty_of_maps.saturating_sub(of_map);
         Ok(page)
     }
 

@@ -398,14 +398,20 @@ impl Inodes {
                 }
             }
         }
-        self.dirty_bytes = 0;
-        self.deltas.sealed();
+        self.forget_sizes();
         self.busy = 0;
     }
 
     /// No segment is needed for what is dirty: all blocks that are hold nothing, and no segment has them.
     pub fn drop_blocks(&mut self) {
         self.blocks.clear();
+        self.forget_sizes();
+    }
+
+    /// Nothing waits for the next segment.
+    fn forget_sizes(&mut self) {
+        self.dirty_bytes = 0;
+        self.deltas.sealed();
     }
 
     /// Live and orphan bits of a block as they are now.

@@ -1,6 +1,6 @@
 //! What is done by the clock, and what an earlier operation or mount has left to do.
 
-use super::commit::End;
+use super::commit::{End, all_written};
 use super::drive::{Lack, Ways};
 use super::{Durability, Engine, Sealer, Upkeep};
 use crate::blocks::Stop;
@@ -221,7 +221,7 @@ impl Engine {
             match lack {
                 Lack::Memory => {
                     if !self.sealer().make_room_in_memory(last)? {
-                        ways.count(false)?;
+                        ways.count_in_vain()?;
                     }
                 }
                 Lack::Space { settled } => {
@@ -235,7 +235,7 @@ impl Engine {
 
 impl Sealer<'_> {
     /// Commits what is dirty, for whoever was crowded behind segment `last`. Whether he or others had anything to write: else what waits
-    /// for homes takes the room, or at last nodes of maps, which only a checkpoint writes.
+    /// for homes takes the room, or a checkpoint must give some back.
     fn make_room_in_memory(&self, last: Ssn) -> Result<bool, Error> {
         self.commit_shown(false, Durability::Durable)?;
         self.checkpoint_if_due()?;
@@ -244,12 +244,16 @@ impl Sealer<'_> {
         if had_some() {
             return Ok(true);
         }
-        self.commit_all(Durability::Durable)?;
+        let unwritten = self.commit_all(Durability::Durable)?;
         if had_some() {
             return Ok(true);
         }
-        self.checkpoint(End::Open)?;
-        Ok(false)
+        all_written(unwritten)?;
+        match self.checkpoint(End::Open) {
+            // Room was made all the same, or the next time there is none.
+            Ok(()) | Err(Error::NoSpace) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// In idle times a segment that says nothing but `durable` lets freed space be reused.
@@ -309,11 +313,13 @@ mod tests {
     use crate::env::ManualClock;
     use crate::error::Error;
     use crate::fixture::{file, volume};
-    use crate::{Env, MkfsOptions, OpenOptions, ROOT_INO, Volume, mkfs};
+    use crate::{Durability, Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, mkfs};
     use loamfs_device::{Buffer, Device, MemoryDevice};
+    use loamfs_format::ifile::INODES_PER_BLOCK;
     use loamfs_format::kind::MapTree;
     use loamfs_format::node::NODE_SIZE;
-    use std::sync::{Arc, mpsc};
+    use std::sync::Arc;
+    use std::sync::mpsc::{self, RecvTimeoutError};
     use std::thread;
     use std::time::Duration;
 
@@ -400,14 +406,39 @@ mod tests {
 
     /// Whether something comes to an end.
     fn ends(work: impl FnOnce(&Volume) + Send + 'static) {
+        let volume = crowded_by_maps();
         let (end, ended) = mpsc::channel();
         thread::spawn(move || {
-            work(&crowded_by_maps());
+            work(&volume);
             end.send(())
         });
-        ended
-            .recv_timeout(Duration::from_secs(60))
-            .expect("it goes on and on");
+        let ended = ended.recv_timeout(Duration::from_secs(60));
+        assert_ne!(ended, Err(RecvTimeoutError::Timeout), "it goes on and on");
+        ended.unwrap();
+    }
+
+    /// Of blocks of inodes that no segment needs, what they would have taken in one was counted on.
+    #[test]
+    fn files_without_names_that_go_at_once_crowd_nobody() {
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
+        let options = MkfsOptions {
+            segment_max: Some(128 << 10),
+            ..MkfsOptions::default()
+        };
+        mkfs(&device, &options, &Env::fixed(1)).unwrap();
+        let volume = Volume::open(device, &OpenOptions::default(), Env::fixed(2)).unwrap();
+        // Once all blocks of inodes are full, the next file is in a new one.
+        for number in 0..INODES_PER_BLOCK {
+            file(&volume, format!("file {number}").as_bytes());
+            volume.sync().unwrap();
+            for _ in 0..100 {
+                let new = NewInode::of_mode(0o644);
+                let unnamed = volume.create_unnamed(ROOT_INO, &new).unwrap();
+                volume.release_file(unnamed.ino).unwrap();
+                volume.upkeep().commit(Durability::Written).unwrap();
+                assert!(volume.core().inodes.dirty_bytes() < 64 << 10);
+            }
+        }
     }
 
     #[test]

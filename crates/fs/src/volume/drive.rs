@@ -48,6 +48,9 @@ pub(crate) fn load_groups<T>(
 /// How often a removal waits for checkpoints, whose room others may take each time.
 const WAITS_MAX: u32 = 1000;
 
+/// How often a removal finds no room in memory though nothing waits.
+const IN_VAIN_MAX: u32 = 3;
+
 /// What a removal or a move lacks room in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lack {
@@ -65,6 +68,8 @@ pub(super) struct Ways {
     moved: u32,
     /// By checkpoints.
     waited: u32,
+    /// In memory, where nothing was to be written for it.
+    in_vain: u32,
 }
 
 impl Ways {
@@ -77,11 +82,23 @@ impl Ways {
             true => (&mut self.moved, PACKS_MAX),
             false => (&mut self.waited, WAITS_MAX),
         };
-        *ways += 1;
-        if *ways > most {
-            return Err(Error::NoSpace);
-        }
-        Ok(())
+        once_more(ways, most)
+    }
+
+    /// Once more, where there was nothing to write that could have made room in memory.
+    ///
+    /// # Errors
+    /// As [`Ways::count`].
+    pub fn count_in_vain(&mut self) -> Result<(), Error> {
+        once_more(&mut self.in_vain, IN_VAIN_MAX)
+    }
+}
+
+fn once_more(times: &mut u32, most: u32) -> Result<(), Error> {
+    *times += 1;
+    match *times > most {
+        true => Err(Error::NoSpace),
+        false => Ok(()),
     }
 }
 
