@@ -9,8 +9,13 @@ use std::sync::Arc;
 
 /// A new volume of so many bytes, in memory.
 pub(crate) fn volume(bytes: u64, options: &OpenOptions) -> Volume {
+    made(bytes, &MkfsOptions::default(), options)
+}
+
+/// The same, made in another way.
+pub(crate) fn made(bytes: u64, how: &MkfsOptions, options: &OpenOptions) -> Volume {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(bytes));
-    mkfs(&device, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
+    mkfs(&device, how, &Env::fixed(1)).unwrap();
     Volume::open(device, options, Env::fixed(2)).unwrap()
 }
 

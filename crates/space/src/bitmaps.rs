@@ -63,10 +63,9 @@ impl<'a> Bitmaps<'a> {
     /// Free whole units of the log from `at` on, in fragments, at most `max`; across the borders of loaded log groups, unless
     /// each is filled by itself. 0 when `at` is not the start of a unit.
     pub fn log_run(self, at: FragAddr, max: u64) -> u64 {
-        let begins = self.groups.layout().position(at.0) == 0;
-        match self.groups.is_all_log() && begins {
-            true => 0,
-            false => self.groups.ranges().run(Role::Log, at, max),
+        match self.groups.may_go_on(at) {
+            true => self.groups.ranges().run(Role::Log, at, max),
+            false => 0,
         }
     }
 

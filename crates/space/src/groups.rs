@@ -22,8 +22,8 @@ pub(crate) use ranges::Ranges;
 pub use repair::SpaceRepair;
 
 use crate::layout::Layout;
-use loamfs_format::GroupNo;
 use loamfs_format::group::{GroupDesc, Role};
+use loamfs_format::{FragAddr, GroupNo};
 use std::collections::BTreeSet;
 
 /// All groups of a volume.
@@ -143,6 +143,11 @@ impl Groups {
     /// Whether everything goes to groups of the log.
     pub(crate) fn is_all_log(&self) -> bool {
         self.all_log
+    }
+
+    /// Whether a segment may go on at an address: where each group is filled by itself, not where one begins.
+    pub(crate) fn may_go_on(&self, at: FragAddr) -> bool {
+        !self.all_log || self.layout.position(at.0) != 0
     }
 
     /// Whether the log is one run upward while half of the groups are free.

@@ -312,7 +312,7 @@ mod tests {
     use crate::blocks::Stop;
     use crate::env::ManualClock;
     use crate::error::Error;
-    use crate::fixture::{file, volume};
+    use crate::fixture::{file, made, volume};
     use crate::{Durability, Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, mkfs};
     use loamfs_device::{Buffer, Device, MemoryDevice};
     use loamfs_format::ifile::INODES_PER_BLOCK;
@@ -365,16 +365,18 @@ mod tests {
         assert_eq!(volume.engine.spare().take(4096)[0], 0);
     }
 
-    /// A volume whose next segment would be full of map nodes: a checkpoint has put together more than a segment holds, and found no
-    /// place. Segments of operations do not write them.
-    fn crowded_by_maps() -> Volume {
-        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(256 << 20));
-        let options = MkfsOptions {
+    fn with_short_segments(bytes: u64) -> Volume {
+        let how = MkfsOptions {
             segment_max: Some(128 << 10),
             ..MkfsOptions::default()
         };
-        mkfs(&device, &options, &Env::fixed(1)).unwrap();
-        let volume = Volume::open(device, &OpenOptions::default(), Env::fixed(2)).unwrap();
+        made(bytes, &how, &OpenOptions::default())
+    }
+
+    /// A volume whose next segment would be full of map nodes: a checkpoint has put together more than a segment holds, and found no
+    /// place. Segments of operations do not write them.
+    fn crowded_by_maps() -> Volume {
+        let volume = with_short_segments(256 << 20);
         let large = file(&volume, b"large");
         for number in 0..8000 {
             let ino = file(&volume, format!("file {number}").as_bytes());
@@ -420,13 +422,7 @@ mod tests {
     /// Of blocks of inodes that no segment needs, what they would have taken in one was counted on.
     #[test]
     fn files_without_names_that_go_at_once_crowd_nobody() {
-        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
-        let options = MkfsOptions {
-            segment_max: Some(128 << 10),
-            ..MkfsOptions::default()
-        };
-        mkfs(&device, &options, &Env::fixed(1)).unwrap();
-        let volume = Volume::open(device, &OpenOptions::default(), Env::fixed(2)).unwrap();
+        let volume = with_short_segments(64 << 20);
         // Once all blocks of inodes are full, the next file is in a new one.
         for number in 0..INODES_PER_BLOCK {
             file(&volume, format!("file {number}").as_bytes());

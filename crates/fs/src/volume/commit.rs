@@ -399,7 +399,7 @@ pub(super) fn all_written(unwritten: NotHome) -> Result<(), Error> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::Durability;
-    use crate::fixture::file;
+    use crate::fixture::{file, made};
     use crate::{Env, MkfsOptions, OpenOptions, Volume, mkfs};
     use loamfs_device::{Device, Effect, FaultyDevice, MemoryDevice, Op, Request};
     use loamfs_format::superblock::DiskFigures;
@@ -451,22 +451,20 @@ mod tests {
 
     /// How often a device of such a disk is flushed while three segments are sealed behind a superblock, after each of them.
     fn flushes_behind_a_superblock(disk: DiskFigures, seal: fn(&Volume)) -> [u64; 3] {
-        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
-        let options = MkfsOptions {
+        let how = MkfsOptions {
             disk: Some(disk),
             ..MkfsOptions::default()
         };
-        mkfs(&device, &options, &Env::fixed(1)).unwrap();
-        let options = OpenOptions::default();
-        let volume = Volume::open(Arc::clone(&device), &options, Env::fixed(2)).unwrap();
+        let volume = made(64 << 20, &how, &OpenOptions::default());
+        let flushes = || volume.engine.device.counters().flushes();
         volume.upkeep().checkpoint().unwrap();
-        let before = device.counters().flushes();
+        let before = flushes();
         [b"a", b"b", b"c"].map(|name| {
             file(&volume, name);
             let tail = volume.core().log.tail().ssn;
             seal(&volume);
             assert!(volume.core().log.tail().ssn > tail);
-            device.counters().flushes() - before
+            flushes() - before
         })
     }
 

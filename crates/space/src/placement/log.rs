@@ -85,12 +85,14 @@ impl<'a> Search<'a> {
         }
     }
 
+    /// Whether a run may continue at `near`, and is looked for there.
+    fn may_go_on(&self) -> bool {
+        self.within.contains(&self.own) && self.groups.may_go_on(self.near)
+    }
+
     /// Fragments of the run that continues at `near`.
     fn goes_on(&self) -> u64 {
-        let begins = self.groups.layout().position(self.near.0) == 0;
-        // Where each group is filled by itself, nothing goes on in another one.
-        let another = self.groups.is_all_log() && begins;
-        match self.within.contains(&self.own) && !another {
+        match self.may_go_on() {
             true => self.run_at(self.near),
             false => 0,
         }
@@ -101,9 +103,8 @@ impl<'a> Search<'a> {
         let least = u32::try_from(self.least).ok()?;
         let own = self.own..self.own + 1;
         let bounds = self.groups.of(Role::Log).bounds();
-        let may_go_on = self.within.contains(&self.own) && bounds.max_in(&own) >= least;
-        let begins = self.groups.layout().position(self.near.0) == 0;
-        (may_go_on && !begins).then(|| FoundSpace::Load(vec![GroupNo(self.own as u32)]))
+        let has_room = self.may_go_on() && bounds.max_in(&own) >= least;
+        has_room.then(|| FoundSpace::Load(vec![GroupNo(self.own as u32)]))
     }
 
     /// Fragments of the free run at an address, as far as it is wanted and lies where one is looked for.

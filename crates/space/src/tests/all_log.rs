@@ -6,11 +6,15 @@ use loamfs_format::group::{GroupDesc, Role};
 use loamfs_format::inode::Tier;
 use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Ssn};
 
-/// All is in the log. Each of the space's groups has 64 fragments, and a block 8.
-fn all_log() -> Space {
-    let mut space = volume();
+/// A space in whose log all is.
+fn all_in_log(mut space: Space) -> Space {
     space.areas().keep_all_in_log();
     space
+}
+
+/// Each of its groups has 64 fragments, and a block 8.
+fn all_log() -> Space {
+    all_in_log(volume())
 }
 
 #[test]
@@ -84,9 +88,8 @@ fn a_log_whose_bitmap_is_not_in_memory_is_read_before_another_group_is_begun() {
         directories: 0,
     };
     let open = |used| {
-        let mut space = Space::open(geometry(), Vec::new(), vec![(GroupNo(10), desc(used))]);
-        space.areas().keep_all_in_log();
-        space
+        let descs = vec![(GroupNo(10), desc(used))];
+        all_in_log(Space::open(geometry(), Vec::new(), descs))
     };
     let mut space = open(40);
     assert_eq!(
@@ -100,10 +103,11 @@ fn a_log_whose_bitmap_is_not_in_memory_is_read_before_another_group_is_begun() {
     }
 }
 
-/// Sixteen groups of 8 MiB on a shingled disk.
+/// Sixteen groups of 8 MiB on a shingled disk. The log has eight fragments left of the second one.
 fn shingled() -> Space {
-    let mut space = large_groups();
-    space.areas().keep_all_in_log();
+    let mut space = all_in_log(large_groups());
+    run(space.placement().find_log(8192, 4, FragAddr(8192)));
+    space.allocate(extent(8192, 8184), small()).unwrap();
     space
 }
 
@@ -111,8 +115,6 @@ fn shingled() -> Space {
 #[test]
 fn on_a_shingled_disk_a_segment_goes_on_into_a_group_that_holds_nothing() {
     let mut space = shingled();
-    run(space.placement().find_log(8192, 4, FragAddr(8192)));
-    space.allocate(extent(8192, 8184), small()).unwrap();
     // What is long enough is taken to the end of its group.
     let on =
         |space: &mut Space, least| run(space.placement().find_log(400, least, FragAddr(16_376)));
@@ -132,8 +134,6 @@ fn on_a_shingled_disk_segments_and_homes_do_not_go_on_into_groups_of_each_other(
         run(placement.find_data(blocks, FragAddr(0), GroupNo(2), Tier::Auto))
     };
     let mut space = shingled();
-    run(space.placement().find_log(8192, 4, FragAddr(8192)));
-    space.allocate(extent(8192, 8184), small()).unwrap();
     // That of the homes is the next one, and holds nothing.
     let homes = home(&mut space, 1022);
     assert_eq!(homes, extent(16_384, 8176));
@@ -149,8 +149,6 @@ fn on_a_shingled_disk_segments_and_homes_do_not_go_on_into_groups_of_each_other(
 #[test]
 fn on_a_shingled_disk_a_segment_does_not_go_on_into_a_group_that_is_emptied() {
     let mut space = shingled();
-    run(space.placement().find_log(8192, 4, FragAddr(8192)));
-    space.allocate(extent(8192, 8184), small()).unwrap();
     let on = |space: &Space| space.bitmaps().log_run(FragAddr(16_376), 400);
     run(space.placement().find_log(400, 400, FragAddr(16_376)));
     assert_eq!(on(&space), 400);
