@@ -131,6 +131,25 @@ fn freeing_gives_space_back() {
     assert_eq!(volume.getattr(ino).unwrap().size, 100 * BLOCK as u64);
 }
 
+/// One that failed gave back what an earlier one had reserved.
+#[test]
+fn a_reservation_that_fails_leaves_earlier_ones() {
+    let (_device, volume, ino) = with_file(1 << 20);
+    volume.sync().unwrap();
+    let ranges = volume.ranges(ino);
+    ranges.allocate(1 << 20, 4 << 20, false).unwrap();
+    let reserved = blocks(&volume, ino);
+    assert_eq!(reserved, 5 << 20);
+    for fails in [
+        ranges.allocate(0, 1 << 30, true),
+        ranges.zero(2 << 20, 1 << 30, true),
+    ] {
+        assert!(matches!(fails, Err(Error::NoSpace)), "{fails:?}");
+    }
+    volume.sync().unwrap();
+    assert_eq!(blocks(&volume, ino), reserved);
+}
+
 #[test]
 fn many_extents_are_freed_in_steps() {
     let (device, volume, ino) = with_file(0);

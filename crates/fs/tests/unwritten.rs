@@ -28,6 +28,9 @@ fn mounted_with_long_blocks(bytes: u64) -> (Arc<dyn Device>, Volume) {
     (device, volume)
 }
 
+/// Extents that a search for data looks at together.
+const STEP: u64 = 256;
+
 /// Bytes of a block there.
 const LONG: u64 = 4 * UNIT;
 
@@ -121,6 +124,24 @@ fn what_stood_there_before_is_never_seen() {
     drop(volume);
     expect(&open(&device));
     assert_sound(&device);
+}
+
+/// The last extent of a step reaches beyond data that waits.
+#[test]
+fn data_that_waits_behind_many_reservations_is_found() {
+    let (_device, volume) = mounted(64 << 20);
+    let ino = create(&volume, b"f");
+    resize(&volume, ino, 6 * STEP * BLOCK);
+    for number in 0..2 * STEP {
+        let at = 3 * number * BLOCK;
+        volume.ranges(ino).allocate(at, 2 * BLOCK, true).unwrap();
+    }
+    volume.sync().unwrap();
+    let at = (3 * (STEP - 1) + 1) * BLOCK;
+    volume.write(ino, at, b"data").unwrap();
+    assert_eq!(volume.ranges(ino).seek_data(0).unwrap(), at);
+    volume.sync().unwrap();
+    assert_eq!(volume.ranges(ino).seek_data(0).unwrap(), at);
 }
 
 #[test]

@@ -69,9 +69,10 @@ impl Reading<'_> {
             }
             at = end;
         }
-        Ok(match all {
-            true => waiting.map(Search::At),
-            false => Some(Search::From(at)),
+        Ok(match waiting {
+            // The last of these extents may reach beyond it.
+            Some(waiting) if all || waiting < at => Some(Search::At(waiting)),
+            _ => (!all).then_some(Search::From(at)),
         })
     }
 
@@ -112,6 +113,13 @@ impl Reading<'_> {
                 return Ok(Search::From(at));
             }
         }
+    }
+
+    /// Whether a file has space behind its end.
+    pub fn reaches_behind_end(&mut self, ino: Ino) -> Result<bool, Stop> {
+        let size = self.file(ino)?.inode().size;
+        let behind = size.div_ceil(self.geometry.block_size.into());
+        Ok(!self.extents_from(ino, behind, u64::MAX, 1)?.is_empty())
     }
 
     /// Up to `max` extents that overlap blocks `from .. to`.

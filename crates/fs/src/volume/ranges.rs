@@ -63,18 +63,21 @@ impl Ranges<'_> {
     /// are in the log, only grow.
     ///
     /// # Errors
-    /// [`Error`]; holes may have space in part then, and the file another mtime, but the size that it had.
+    /// [`Error`]; holes may have space in part then, and the file another mtime, but the size that it had, and all space that was
+    /// reserved before.
     pub fn allocate(&self, offset: u64, len: u64, grow: bool) -> Result<(), Error> {
         let Ranges { volume, ino } = *self;
         let end = end_of(offset, len)?;
         if volume.perform(&GrowSmall { ino, end, grow })? {
             return Ok(());
         }
+        // What an earlier call has reserved behind the end stays, whatever becomes of this one.
+        let has_more = volume.run(|core| core.reading().reaches_behind_end(ino))?;
         let mut result = self.reserve(offset, end);
         if grow {
             // Others may have written behind the old end meanwhile, whose data stay: so it grows last.
             result = result.and_then(|()| volume.perform(&Grow { ino, size: end }));
-            if result.is_err() {
+            if result.is_err() && !has_more {
                 volume.perform(&CutBehind { ino })?;
                 volume.engine.tidy_after(LEFTOVERS_STEP);
             }
