@@ -20,6 +20,7 @@ use loamfs_format::superblock::Superblock;
 use loamfs_format::{Geometry, Ino, Ssn};
 use loamfs_log::writer::LogWriter;
 use loamfs_space::Space;
+use std::time::Duration;
 
 /// Everything that the lock guards. Its parts can be seen, since views borrow several of them at once, some to change them; what
 /// each keeps is its own.
@@ -95,6 +96,17 @@ impl Core {
     /// Notes that something waits for a segment.
     pub fn note_dirty(&mut self) {
         self.pending.note(|| self.env.elapsed());
+    }
+
+    /// Notes that data of large files may wait for homes.
+    pub fn note_waiting(&mut self) {
+        self.writeback.note(|| self.env.elapsed());
+    }
+
+    /// When the oldest change was made that is not known durable: it waits for a segment, for the flush behind one, or for a home.
+    pub fn undurable_since(&self) -> Option<Duration> {
+        let both = [self.pending.undurable_since(), self.writeback.since()];
+        both.into_iter().flatten().min()
     }
 
     /// Whether anything waits for a segment.

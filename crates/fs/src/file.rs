@@ -83,6 +83,7 @@ impl Core {
             let upto = node.homed().puts();
             self.writeback.hold_up(ino, upto);
         }
+        self.note_waiting();
         self.touch(ino)
     }
 

@@ -12,6 +12,7 @@ mod announce;
 mod arm;
 mod atime;
 mod background;
+mod barrier;
 mod clean_ahead;
 mod cleaning;
 mod commit;

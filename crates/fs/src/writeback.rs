@@ -36,6 +36,7 @@ use homed::BATCH_UNITS_MAX;
 use loamfs_format::{Extent, FragAddr, Ino, Ssn};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::time::Duration;
 
 /// Units of a file that is written from front to back which are written out as soon as they wait.
 const STREAM_UNITS: u64 = (4 << 20) / UNIT;
@@ -46,6 +47,8 @@ pub(crate) struct Writeback {
     /// Files with data that segments do not show yet, and how much that is.
     files: BTreeSet<Ino>,
     totals: Totals,
+    /// When the oldest of these data was written that nobody has begun to write out by age.
+    since: Option<Duration>,
     /// Files that are being written from front to back, of which enough waits to be written out.
     streams: BTreeSet<Ino>,
     /// Units that are.
@@ -53,6 +56,8 @@ pub(crate) struct Writeback {
     /// Files whose data must be on the device before the next segment is sealed, and up to which put: those of renames
     /// (rule 3), and small files that spilled (H18).
     barrier: BTreeMap<Ino, u64>,
+    /// Whether the next segment has waited for such files so often that nothing is changed any more before it is sealed.
+    closed: bool,
     /// First writes of reserved homes that are under way, by batch: they are written, and given out, by nobody else.
     arriving: BTreeMap<u64, (Ino, Vec<Extent>)>,
     /// Reserved homes that could not be written; they stay taken until the next mount.
@@ -96,9 +101,11 @@ impl Writeback {
         Writeback {
             files: BTreeSet::new(),
             totals: Totals::default(),
+            since: None,
             streams: BTreeSet::new(),
             stream: STREAM_UNITS,
             barrier: BTreeMap::new(),
+            closed: false,
             arriving: BTreeMap::new(),
             failed: Vec::new(),
             abandoned: BTreeMap::new(),
@@ -119,6 +126,9 @@ impl Writeback {
             self.files.remove(&ino);
             // Without threads that write behind nobody else takes it out.
             self.streams.remove(&ino);
+            if self.files.is_empty() {
+                self.since = None;
+            }
         } else {
             self.files.insert(ino);
         }
@@ -150,9 +160,22 @@ impl Writeback {
         &self.files
     }
 
-    /// The same, as they are now.
-    pub fn waiting(&self) -> Vec<Ino> {
+    /// The same, as they are now, for somebody who writes them out: what is written from now on has an age of its own.
+    pub fn take_waiting(&mut self) -> Vec<Ino> {
+        self.since = None;
         self.files.iter().copied().collect()
+    }
+
+    /// Something of a file may wait since `now`, if nothing did before.
+    pub fn note(&mut self, now: impl FnOnce() -> Duration) {
+        if !self.files.is_empty() {
+            self.since.get_or_insert_with(now);
+        }
+    }
+
+    /// When the oldest data was written that waits. A segment may be sealed meanwhile, and be durable: it does not show them.
+    pub fn since(&self) -> Option<Duration> {
+        self.since
     }
 
     /// How much waits.
@@ -179,6 +202,16 @@ impl Writeback {
     /// Files hold nothing up any more, whatever of them waits.
     pub fn let_pass_if(&mut self, over: impl Fn(&Ino) -> bool) {
         self.barrier.retain(|ino, _| !over(ino));
+    }
+
+    /// Whether operations wait for the next segment, so that no more files hold it up.
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// They do from now on, or no longer.
+    pub fn close(&mut self, closed: bool) {
+        self.closed = closed;
     }
 
     /// A segment was sealed.

@@ -127,6 +127,9 @@ impl Budget<'_> {
 
     fn admit_segment(&mut self, waiting: &Waiting) -> Result<(), Stop> {
         self.access.check()?;
+        if self.writeback.is_closed() {
+            return Err(Stop::Crowded);
+        }
         let estimate = self.length_with(waiting);
         let full = match self.reclaim.plugging() {
             Some(Plugging::Short) => self.sizes.plugging_full(),

@@ -354,6 +354,40 @@ mod tests {
         assert!(volume.core().log.durable() >= sealed);
     }
 
+    /// Another file's fsyncs took its age away, so that it waited without end.
+    #[test]
+    fn a_large_file_is_written_out_by_age_whatever_else_is_synced() {
+        let (clock, volume) = clocked();
+        let (large, other) = (file(&volume, b"large"), file(&volume, b"other"));
+        volume.sync().unwrap();
+        let waits = || volume.core().writeback.totals().units > 0;
+        let fsync = |byte: u8| {
+            volume.write(other, 0, &[byte; 100]).unwrap();
+            volume.fsync(other, false).unwrap();
+        };
+        volume.write(large, 0, &[7; 1 << 20]).unwrap();
+        for byte in 0..4 {
+            fsync(byte);
+            clock.advance(1_000_000_000);
+            volume.upkeep().tick().unwrap();
+            assert!(waits());
+        }
+        fsync(4);
+        clock.advance(1_000_000_000);
+        volume.upkeep().tick().unwrap();
+        assert!(!waits());
+        // What comes then is young again; and the last fsync leaves nothing else to do.
+        clock.advance(4_000_000_000);
+        volume.write(large, 0, &[8; 1 << 20]).unwrap();
+        fsync(5);
+        clock.advance(4_000_000_000);
+        volume.upkeep().tick().unwrap();
+        assert!(waits());
+        clock.advance(1_000_000_000);
+        volume.upkeep().tick().unwrap();
+        assert!(!waits());
+    }
+
     #[test]
     fn memory_goes_back_when_nothing_is_written_any_more() {
         let volume = volume(64 << 20, &OpenOptions::default());

@@ -6,6 +6,7 @@
 //! | [`Sealer::commit_all`], [`Sealer::commit_shown`] | the same without the checkpoint; a segment of what segments can show now |
 //! | `Core::commit`, the folder `commit` | puts one segment together, in memory |
 
+use super::barrier::Rounds;
 use super::{Durability, Engine, Sealer, Upkeep};
 use crate::core::Core;
 use crate::error::Error;
@@ -19,10 +20,6 @@ use std::sync::PoisonError;
 
 /// Bytes of segments that a mount may have to verify, since no flush vouches for them (rule 9).
 const UNDURABLE_MAX: u64 = 32 << 20;
-
-/// How often a segment waits anew for files that are cut while they are written out: whoever does that without end must
-/// not hold all others up.
-const BARRIER_ROUNDS: u32 = 16;
 
 /// What follows a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,9 +88,12 @@ impl Engine {
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
             self.clean_ahead();
-            let waiting = self.core().writeback.waiting();
+            let waiting = self.core().writeback.take_waiting();
             self.bring_home(&waiting)?
         };
+        if !unwritten.is_empty() {
+            self.core().note_waiting();
+        }
         let sealer = self.sealer();
         sealer.keep_atimes();
         unwritten.append(&mut sealer.commit_shown(false, durability)?);
@@ -101,12 +101,12 @@ impl Engine {
     }
 
     /// Commits everything that waits once the oldest change that is not durable is old enough. Whether that was so. It may be in a
-    /// segment that was written, but not flushed, for want of room in memory.
+    /// segment that was written, but not flushed, for want of room in memory, or wait for its home while segments are sealed and flushed.
     pub(super) fn commit_by_age(&self) -> Result<bool, Error> {
         let is_due = {
             let core = self.core();
-            let since = core.pending.undurable_since();
             let now = core.env.elapsed();
+            let since = core.undurable_since();
             since.is_some_and(|since| now.saturating_sub(since) >= self.commit_age)
         };
         if is_due {
@@ -160,8 +160,11 @@ impl Engine {
 impl Sealer<'_> {
     /// Commits everything that waits, and lets nobody else commit meanwhile.
     pub(super) fn commit_all(&self, durability: Durability) -> Result<NotHome, Error> {
-        let waiting = self.core().writeback.waiting();
+        let waiting = self.core().writeback.take_waiting();
         let mut unwritten = self.write_homes(&waiting, Some(self))?;
+        if !unwritten.is_empty() {
+            self.core().note_waiting();
+        }
         self.keep_atimes();
         unwritten.append(&mut self.commit_shown(false, durability)?);
         Ok(unwritten)
@@ -186,7 +189,7 @@ impl Sealer<'_> {
     ) -> Result<(NotHome, T), Error> {
         self.core().access.check()?;
         // A rename over an existing file waits for the data that it brings (rule 3).
-        let (mut unwritten, mut rounds) = (NotHome::new(), 0);
+        let (mut unwritten, mut rounds) = (NotHome::new(), Rounds::of(self));
         let (segment, seen) = loop {
             let sealed = self.step(|core| {
                 let held_up = core.held_up();
@@ -210,13 +213,14 @@ impl Sealer<'_> {
         Ok((unwritten, seen))
     }
 
-    /// Writes out what files hold the next segment up by; those that fail, and all after some rounds, hold nothing up any more.
-    fn pass(&self, files: &[Ino], rounds: &mut u32) -> Result<NotHome, Error> {
+    /// Writes out what files hold the next segment up by; those that fail hold nothing up any more. After some rounds nothing is
+    /// changed before the segment is sealed, so that no more files come.
+    fn pass(&self, files: &[Ino], rounds: &mut Rounds<'_>) -> Result<NotHome, Error> {
         let failed = self.write_homes(files, Some(self))?;
-        *rounds += 1;
         let mut core = self.core();
-        let over = |ino: &Ino| *rounds >= BARRIER_ROUNDS || failed.iter().any(|(of, _)| of == ino);
+        let over = |ino: &Ino| failed.iter().any(|(of, _)| of == ino);
         core.writeback.let_pass_if(over);
+        rounds.pass(&mut core);
         drop(core);
         Ok(failed)
     }
@@ -299,7 +303,7 @@ impl Sealer<'_> {
         self.core().access.check()?;
         self.step(|core| core.commit(self).prepare_checkpoint())?;
         self.commit_shown(false, Durability::Written)?;
-        let mut rounds = 0;
+        let mut rounds = Rounds::of(self);
         while let Some(first) = self.seal_checkpoint()? {
             match first {
                 First::Data(files) => drop(self.pass(&files, &mut rounds)?),
@@ -339,7 +343,7 @@ impl Sealer<'_> {
 
     /// Whether what may be undurable leaves room for one segment more before the checkpoint.
     fn takes_along(&self, core: &mut Core) -> bool {
-        let both = core.budget().segment_estimate() + u64::from(core.geometry.segment_max);
+        let both = core.budget().segment_length() + u64::from(core.geometry.segment_max);
         let fits = core.log.undurable_bytes() + both <= UNDURABLE_MAX;
         fits || !self.law.bounds_undurable()
     }
@@ -398,10 +402,11 @@ pub(super) fn all_written(unwritten: NotHome) -> Result<(), Error> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::Durability;
+    use super::{Durability, UNDURABLE_MAX};
     use crate::fixture::{file, made};
-    use crate::{Env, MkfsOptions, OpenOptions, Volume, mkfs};
+    use crate::{Env, MkfsOptions, OpenOptions, SetAttr, Volume, mkfs};
     use loamfs_device::{Device, Effect, FaultyDevice, MemoryDevice, Op, Request};
+    use loamfs_format::ifile::INODES_PER_BLOCK;
     use loamfs_format::superblock::DiskFigures;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
@@ -483,5 +488,26 @@ mod tests {
                 [0; 3]
             );
         }
+    }
+
+    /// Their blocks were counted, so that a checkpoint waited for a segment, and for the next one while others went on.
+    #[test]
+    fn changes_that_are_said_in_few_bytes_ride_before_a_checkpoint() {
+        let volume = made(2 << 30, &MkfsOptions::default(), &OpenOptions::default());
+        let files: Vec<_> = (0..1200 * INODES_PER_BLOCK)
+            .map(|number| file(&volume, format!("file {number}").as_bytes()))
+            .collect();
+        volume.sync().unwrap();
+        let touched = SetAttr {
+            uid: Some(7),
+            ..SetAttr::default()
+        };
+        for ino in files.iter().step_by(INODES_PER_BLOCK as usize) {
+            volume.setattr(*ino, &touched).unwrap();
+        }
+        let sealer = volume.engine.sealer();
+        let mut core = volume.core();
+        assert!(core.budget().segment_estimate() > UNDURABLE_MAX / 2);
+        assert!(sealer.takes_along(&mut core));
     }
 }
