@@ -21,6 +21,9 @@ const CHECKPOINT_NODES: u64 = 64;
 /// Map nodes that the segment before a checkpoint changes besides. The forecast may reckon with more.
 const SEGMENT_NODES: u64 = 16;
 
+/// One of so many groups is left to cleaning where everything is in the log. NILFS2 leaves a twentieth.
+const CLEANING_PART: u64 = 16;
+
 /// Bytes of a segment that the reserve has room for, where segments may be that long.
 const RESERVED_SEGMENT: u64 = 8 << 20;
 
@@ -134,9 +137,14 @@ impl<'c> Sizes<'c> {
         }
     }
 
-    /// Groups that nobody is promised besides the reserve's, on all but small volumes: cleaning moves less where it has room.
+    /// Groups that nobody is promised besides the reserve's, on all but small volumes: cleaning moves less where it has room. Where
+    /// everything is in the log it has no other.
     pub fn groups_for_cleaning(self) -> u64 {
-        u64::from(self.geometry.groups()) / 128
+        let part = match self.all_log {
+            true => CLEANING_PART,
+            false => 128,
+        };
+        u64::from(self.geometry.groups()) / part
     }
 
     /// Free groups that the mover and the next segment find, where groups can be emptied cheaply: in holes they would
