@@ -103,7 +103,7 @@ procedures: setup
 # on files, with kills between.
 BESIDE := brim lfs-brim replaced devices mount tools failing hot salvage fsx copies idle degraded place others rot reserve scrub places \
     oracle log columns unmounted available confined tiers watch owners direct noxattr atime alike readme promise deep \
-    completion lfs-fsx
+    privileges completion lfs-fsx
 # What these switch holds for the whole machine, meanwhile.
 ALONE := transport through-mount through-oracle bench
 

@@ -160,11 +160,11 @@ fn set_user_id_goes_when_it_must() {
     let file = volume.create(ROOT_INO, b"f", &NEW).unwrap().ino;
     for (before, after) in [(0o6755, 0o755), (0o6745, 0o2745), (0o1755, 0o1755)] {
         chmod(&volume, file, before);
-        volume.drop_privileges(file).unwrap();
+        assert_eq!(volume.drop_privileges(file).unwrap(), before != after);
         assert_eq!(permissions(&volume, file), after);
     }
     chmod(&volume, ROOT_INO, 0o2777);
-    volume.drop_privileges(ROOT_INO).unwrap();
+    assert!(!volume.drop_privileges(ROOT_INO).unwrap());
     assert_eq!(permissions(&volume, ROOT_INO), 0o2777);
 }
 

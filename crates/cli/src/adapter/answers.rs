@@ -165,11 +165,27 @@ impl Adapter {
 
     /// Before a change of a file for which the kernel does not say, as it does for writes, whether it takes set-user-id and
     /// the like away: all but root's do.
-    pub(super) fn drop_privileges(&self, caller: Caller, ino: Ino) -> Result<(), Errno> {
-        if caller.uid == 0 {
-            return Ok(());
+    pub(super) fn drop_privileges_unless_root(
+        &self,
+        caller: Caller,
+        node: NodeId,
+    ) -> Result<(), Errno> {
+        match caller.uid {
+            0 => Ok(()),
+            _ => self.drop_privileges(caller, node),
         }
-        self.answer("change", ino, self.volume.drop_privileges(ino))
+    }
+
+    /// Before a change of a file that takes set-user-id and the like away. The kernel is told, as it keeps modes for long: it
+    /// may not expect this, and somebody may have looked at the old mode just now.
+    pub(super) fn drop_privileges(&self, caller: Caller, node: NodeId) -> Result<(), Errno> {
+        let ino = ino_of(node);
+        let dropped = self.answer("change", ino, self.volume.drop_privileges(ino))?;
+        // The daemon before may have come so far and no further with the same request.
+        if dropped || caller.request.is_resent {
+            self.notifier.attributes(node);
+        }
+        Ok(())
     }
 
     pub(super) fn opened(&self) -> OpenReply {

@@ -334,7 +334,7 @@ impl Filesystem for Adapter {
 
     fn write(
         &self,
-        _: Caller,
+        caller: Caller,
         node: NodeId,
         _: u64,
         offset: u64,
@@ -343,7 +343,7 @@ impl Filesystem for Adapter {
     ) -> Result<u32, Errno> {
         let ino = self.ino(node)?;
         if flags.kill_suidgid {
-            self.answer("write", ino, self.volume.drop_privileges(ino))?;
+            self.drop_privileges(caller, node)?;
         }
         self.drop_capability(ino)?;
         let taken = self.volume.write(ino, offset, data);
@@ -372,7 +372,7 @@ impl Filesystem for Adapter {
         mode: FallocateMode,
     ) -> Result<(), Errno> {
         let (ino, offset, len) = (self.ino(node)?, range.start, range.end - range.start);
-        self.drop_privileges(caller, ino)?;
+        self.drop_privileges_unless_root(caller, node)?;
         self.drop_capability(ino)?;
         let done = match mode {
             FallocateMode {
@@ -419,7 +419,7 @@ impl Filesystem for Adapter {
         length: u64,
     ) -> Result<u64, Errno> {
         let (source, target) = (self.ino(from.node)?, self.ino(to.node)?);
-        self.drop_privileges(caller, target)?;
+        self.drop_privileges_unless_root(caller, to.node)?;
         self.drop_capability(target)?;
         let len = length.min(COPY_MAX);
         let copied = self

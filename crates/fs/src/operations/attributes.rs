@@ -108,7 +108,7 @@ impl Change for SettingAttributes {
     }
 }
 
-/// Takes set-user-id and the like away where they are set.
+/// Takes set-user-id and the like away where they are set, and says whether they were.
 pub(crate) struct DropPrivileges {
     pub ino: Ino,
 }
@@ -122,7 +122,7 @@ impl Operation for DropPrivileges {
     fn prepare(&self, core: &mut Core) -> Result<Plan<DroppingPrivileges>, Stop> {
         let inode = core.node(self.ino)?.inode();
         if inode.is_dir() || permission::without_privileges(inode.mode) == inode.mode {
-            return Ok(Plan::Done(()));
+            return Ok(Plan::Done(false));
         }
         let set = SetAttr {
             drop_privileges: true,
@@ -131,19 +131,19 @@ impl Operation for DropPrivileges {
         let setting = SetAttributes { ino: self.ino, set };
         Ok(match setting.prepare(core)? {
             Plan::Change(change) => Plan::Change(DroppingPrivileges(change)),
-            Plan::Done(_) => Plan::Done(()),
+            Plan::Done(_) => Plan::Done(false),
         })
     }
 }
 
 impl Change for DroppingPrivileges {
-    type Done = ();
+    type Done = bool;
 
     fn claim(&self) -> Claim {
         self.0.claim()
     }
 
-    fn apply(self, core: &mut Core) -> Result<(), Broken> {
-        self.0.apply(core).map(drop)
+    fn apply(self, core: &mut Core) -> Result<bool, Broken> {
+        self.0.apply(core).map(|_| true)
     }
 }

@@ -121,11 +121,11 @@ impl Volume {
     }
 
     /// Takes set-user-id away from what is no directory, and set-group-id where the group may execute it, as a write by
-    /// somebody does who may not keep them.
+    /// somebody does who may not keep them. Says whether there was anything to take.
     ///
     /// # Errors
     /// [`Error`].
-    pub fn drop_privileges(&self, ino: Ino) -> Result<(), Error> {
+    pub fn drop_privileges(&self, ino: Ino) -> Result<bool, Error> {
         self.perform(&DropPrivileges { ino })
     }
 
