@@ -11,7 +11,7 @@ use loamfs_fs::types::{Attr, DirEntry, NewInode};
 use loamfs_fuse::{AttrReply, Caller, EntryReply, Errno, NewNode, NodeId, OpenReply, ReadCall};
 
 use super::convert::{file_attr, ino_of, node_of};
-use super::{Adapter, TTL};
+use super::{Adapter, Attributes, TTL, attributes};
 use crate::errors::ErrorKind;
 use crate::mount::promise::Promise;
 
@@ -97,9 +97,18 @@ impl Adapter {
         }
     }
 
+    /// Before a change of a file of which the kernel does not ask whether it has capabilities: they go. Otherwise what
+    /// somebody else has written would have them, with a later mount at the latest.
     pub(super) fn drop_capability(&self, ino: Ino) -> Result<(), Errno> {
-        let dropped = self.attributes.drop_capability(&self.volume, ino);
-        self.answer("write", ino, dropped)
+        self.answer("write", ino, attributes::drop_capability(&self.volume, ino))
+    }
+
+    /// The same before a change of which it does ask, where it can.
+    pub(super) fn drop_unseen_capability(&self, ino: Ino) -> Result<(), Errno> {
+        match self.attributes {
+            Attributes::None => self.drop_capability(ino),
+            Attributes::All | Attributes::Unlisted => Ok(()),
+        }
     }
 
     /// Has the kernel forget, soon, content of a file. It waits for reads that are under way, and a process that waits so

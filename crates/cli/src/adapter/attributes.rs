@@ -42,16 +42,12 @@ impl Attributes {
             Self::All | Self::Unlisted => Ok(()),
         }
     }
+}
 
-    /// A file is about to change. Where the kernel cannot ask whether it has capabilities, they go without: otherwise a
-    /// later mount would give them to what somebody else has written.
-    pub(super) fn drop_capability(self, volume: &Volume, ino: Ino) -> Result<(), Error> {
-        if self != Self::None {
-            return Ok(());
-        }
-        match volume.xattrs(ino).get(CAPABILITY) {
-            Err(Error::NoAttribute) => Ok(()),
-            _ => volume.xattrs(ino).remove(CAPABILITY),
-        }
+/// Takes away what lets a program do more than who runs it. Of an inode that has no attributes nothing is read.
+pub(super) fn drop_capability(volume: &Volume, ino: Ino) -> Result<(), Error> {
+    match volume.xattrs(ino).get(CAPABILITY) {
+        Err(Error::NoAttribute) => Ok(()),
+        _ => volume.xattrs(ino).remove(CAPABILITY),
     }
 }

@@ -139,7 +139,7 @@ impl Filesystem for Adapter {
         };
         self.answer("setattr", ino, set.check_times())?;
         if set.uid.is_some() || set.gid.is_some() || set.size.is_some() {
-            self.drop_capability(ino)?;
+            self.drop_unseen_capability(ino)?;
         }
         let attr = self.changed("setattr", node, self.volume.setattr(ino, &set))?;
         Ok(self.attr(&attr))
@@ -345,7 +345,11 @@ impl Filesystem for Adapter {
         if flags.kill_suidgid {
             self.drop_privileges(caller, node)?;
         }
-        self.drop_capability(ino)?;
+        let past_its_cache = self.reads == Reads::All && !flags.from_cache;
+        match past_its_cache {
+            true => self.drop_capability(ino)?,
+            false => self.drop_unseen_capability(ino)?,
+        }
         let taken = self.volume.write(ino, offset, data);
         if flags.from_cache && matches!(taken, Err(Error::NotPermitted)) {
             // Stored through a mapping of what chattr(1) protects: the kernel would go on showing it.
@@ -357,7 +361,7 @@ impl Filesystem for Adapter {
         self.lookups.note_change(node);
         // Behind a write that went through its cache the kernel syncs by itself.
         let asked = flags.open.synchronous() || self.promise.covers(Promise::Everything);
-        if self.reads == Reads::All && asked && !flags.from_cache {
+        if asked && past_its_cache {
             self.sync("write", node)?;
         }
         u32::try_from(taken).map_err(|_| Errno::IO)
@@ -373,7 +377,7 @@ impl Filesystem for Adapter {
     ) -> Result<(), Errno> {
         let (ino, offset, len) = (self.ino(node)?, range.start, range.end - range.start);
         self.drop_privileges_unless_root(caller, node)?;
-        self.drop_capability(ino)?;
+        self.drop_unseen_capability(ino)?;
         let done = match mode {
             FallocateMode {
                 punch_hole: true,
@@ -420,7 +424,7 @@ impl Filesystem for Adapter {
     ) -> Result<u64, Errno> {
         let (source, target) = (self.ino(from.node)?, self.ino(to.node)?);
         self.drop_privileges_unless_root(caller, to.node)?;
-        self.drop_capability(target)?;
+        self.drop_unseen_capability(target)?;
         let len = length.min(COPY_MAX);
         let copied = self
             .volume
