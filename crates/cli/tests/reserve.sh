@@ -128,3 +128,39 @@ until_it comes_back
 "$loamfs" unmount "$mnt"
 expect 0 "$loamfs" check "$image"
 ok "what was reserved comes back"
+
+# ---- what fails ------------------------------------------------------------------------------------------------------
+
+"$loamfs" mkfs --force --size 64M "$image" >"$work/out"
+mount_it
+# With so many holes that the first ones have space before the last one finds none.
+python3 - "$mnt/file" <<'PY'
+import sys
+
+with open(sys.argv[1], "wb") as file:
+    for number in range(600):
+        file.seek(number << 15)
+        file.write(b"data" * 2048)
+PY
+sync -f "$mnt"
+
+attributes() { stat -c '%s %y %z' "$mnt/file"; }
+
+# Whether the kernel's cache has what the volume has, which direct reads are answered with.
+is_cached_right() {
+    cmp -s "$mnt/file" <(dd if="$mnt/file" bs=1M iflag=direct status=none)
+}
+
+for how in "" --zero-range; do
+    cat "$mnt/file" >"$work/read"
+    attributes >"$work/out"
+    # shellcheck disable=SC2086
+    if fallocate $how -l 1G "$mnt/file" 2>"$work/out"; then fail "64 MiB hold a GiB"; fi
+    shown=$(attributes)
+    until_it is_cached_right
+    "$loamfs" drop-caches "$mnt" >"$work/out"
+    [ "$shown" = "$(attributes)" ] || fail "fallocate $how failed: $(attributes), and shown is $shown"
+done
+"$loamfs" unmount "$mnt"
+expect 0 "$loamfs" check "$image"
+ok "when it fails, what it has changed is seen"

@@ -8,7 +8,9 @@ use loamfs_format::Ino;
 use loamfs_format::inode::mode;
 use loamfs_fs::Error;
 use loamfs_fs::types::{Attr, DirEntry, NewInode};
-use loamfs_fuse::{AttrReply, Caller, EntryReply, Errno, NewNode, NodeId, OpenReply, ReadCall};
+use loamfs_fuse::{
+    AttrReply, Caller, EntryReply, Errno, FallocateMode, NewNode, NodeId, OpenReply, ReadCall,
+};
 
 use super::convert::{file_attr, ino_of, node_of};
 use super::{Adapter, Attributes, TTL, attributes};
@@ -119,6 +121,14 @@ impl Adapter {
             Some(supervisor) => {
                 told(supervisor.forget(&[(node, range)]));
             }
+        }
+    }
+
+    /// A fallocate failed, of which a part may be done. The kernel believes that nothing was, and has to look again.
+    pub(super) fn half_done(&self, node: NodeId, range: Range<u64>, mode: FallocateMode) {
+        self.notifier.attributes(node);
+        if mode.punch_hole || mode.zero_range {
+            self.forget_content(node, range);
         }
     }
 

@@ -396,6 +396,9 @@ impl Filesystem for Adapter {
                 self.volume.ranges(ino).allocate(offset, len, !keep_size)
             }
         };
+        if done.is_err() {
+            self.half_done(node, range, mode);
+        }
         self.changed("fallocate", node, done)
     }
 
