@@ -354,9 +354,9 @@ impl<'a, S: Source> Outward<'a, S> {
     }
 
     /// Takes away the access lists that what is made in somebody's directory may get from that.
-    fn disinherit(&self, node: &Node) -> io::Result<()> {
-        // All other directories were made here.
-        if self.way.depth() == 0 {
+    fn disinherit(&mut self, node: &Node) -> io::Result<()> {
+        // Directories that were made here have none to hand down.
+        if self.way.data().is_some_and(|level| level.attr.is_none()) {
             node.remove_attribute(c"system.posix_acl_access")?;
             node.remove_attribute(c"system.posix_acl_default")?;
         }

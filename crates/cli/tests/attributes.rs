@@ -2,7 +2,8 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -28,6 +29,72 @@ fn value(path: &Path, name: &str) -> Result<Vec<u8>, Errno> {
     let len = lgetxattr(path, name, &mut buffer[..])?;
     buffer.truncate(len);
     Ok(buffer)
+}
+
+/// The access lists: the one for what is made in a directory, and a file's own.
+const LISTS: [&str; 2] = ["system.posix_acl_default", "system.posix_acl_access"];
+
+/// A list by which a user of his own may do everything.
+fn list() -> Vec<u8> {
+    let entries: [(u16, u32); 5] = [
+        (1, u32::MAX),
+        (2, 12_345),
+        (4, u32::MAX),
+        (16, u32::MAX),
+        (32, u32::MAX),
+    ];
+    let entry = |(tag, id): (u16, u32)| {
+        let bits = if tag == 32 { 0_u16 } else { 7 };
+        [
+            &tag.to_le_bytes()[..],
+            &bits.to_le_bytes(),
+            &id.to_le_bytes(),
+        ]
+        .concat()
+    };
+    let entries: Vec<u8> = entries.into_iter().flat_map(entry).collect();
+    [&2_u32.to_le_bytes()[..], &entries].concat()
+}
+
+/// Gives a directory a list for what is made in it, unless the file system has none.
+fn hands_down(dir: &Path) -> bool {
+    match set(dir, LISTS[0], &list()) {
+        Err(Errno::NOTSUP) => false,
+        set => set.map(|()| true).unwrap(),
+    }
+}
+
+fn lists(path: &Path) -> Vec<&'static str> {
+    let mut lists = LISTS.to_vec();
+    lists.retain(|name| value(path, name).is_ok());
+    lists
+}
+
+#[test]
+fn get_hands_no_access_lists_down_from_directories_that_were_there() {
+    let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let tree = dir.path().join("tree");
+    fs::create_dir_all(tree.join("there/made")).unwrap();
+    for name in ["there/file", "there/made/file"] {
+        fs::write(tree.join(name), "content").unwrap();
+        fs::set_permissions(tree.join(name), Permissions::from_mode(0o640)).unwrap();
+    }
+    let image = dir.path().join("image");
+    let word = |text: &'static str| Path::new(text);
+    loamfs(&[word("mkfs"), word("--size"), word("16M"), &image]);
+    loamfs(&[word("put"), &image, &tree, word("/")]);
+
+    let back = dir.path().join("back");
+    let there = back.join("tree/there");
+    fs::create_dir_all(&there).unwrap();
+    if !hands_down(&there) {
+        return;
+    }
+    loamfs(&[word("get"), word("--force"), &image, word("/tree"), &back]);
+    assert_eq!(lists(&there), LISTS[..1], "what was there stays as it is");
+    for name in ["file", "made", "made/file"] {
+        assert!(lists(&there.join(name)).is_empty(), "{name}");
+    }
 }
 
 #[test]
