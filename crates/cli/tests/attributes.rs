@@ -9,6 +9,7 @@ use std::process::Command;
 
 use rustix::fs::{XattrFlags, lgetxattr, lsetxattr};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 use tempfile::TempDir;
 
 fn loamfs(args: &[&Path]) -> String {
@@ -98,6 +99,35 @@ fn get_hands_no_access_lists_down_from_directories_that_were_there() {
 }
 
 #[test]
+fn put_hands_no_access_lists_down_from_directories_of_the_volume() {
+    let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (there, made) = (dir.path().join("there"), dir.path().join("made"));
+    fs::create_dir(&there).unwrap();
+    // Others than root take no lists along.
+    if !geteuid().is_root() || !hands_down(&there) {
+        return;
+    }
+    fs::create_dir(&made).unwrap();
+    fs::write(made.join("file"), "content").unwrap();
+    fs::set_permissions(made.join("file"), Permissions::from_mode(0o640)).unwrap();
+    fs::write(made.join("listed"), "content").unwrap();
+    set(&made.join("listed"), LISTS[1], &list()).unwrap();
+    let image = dir.path().join("image");
+    let word = |text: &'static str| Path::new(text);
+    loamfs(&[word("mkfs"), word("--size"), word("16M"), &image]);
+    loamfs(&[word("put"), &image, &there, word("/")]);
+    loamfs(&[word("put"), &image, &made, word("/there")]);
+
+    let back = dir.path().join("back");
+    loamfs(&[word("get"), &image, word("/there"), &back]);
+    assert_eq!(lists(&back), LISTS[..1]);
+    assert!(lists(&back.join("made")).is_empty());
+    assert!(lists(&back.join("made/file")).is_empty());
+    let own = value(&back.join("made/listed"), LISTS[1]);
+    assert_eq!(own, Ok(list()), "what it had itself it keeps");
+}
+
+#[test]
 fn put_and_get_take_attributes_along() {
     let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let tree = dir.path().join("tree");
@@ -111,7 +141,7 @@ fn put_and_get_take_attributes_along() {
         (file.clone(), "user.empty", Vec::new()),
         (file.clone(), "user.long", long),
     ];
-    if rustix::process::geteuid().is_root() {
+    if geteuid().is_root() {
         given.push((file.clone(), "trusted.secret", b"of root".to_vec()));
         given.push((tree.join("link"), "trusted.link", b"not followed".to_vec()));
     }

@@ -256,7 +256,7 @@ impl Put<'_> {
         let (ino, node) = match metadata.mode() & mode::TYPE {
             mode::REGULAR => {
                 let file = open_found(dir, from, &metadata, OFlags::empty())?;
-                let ino = self.file(into, to, &new)?.ino;
+                let ino = self.disinherit(self.file(into, to, &new)?)?.ino;
                 self.sparse(ino, &file)?;
                 (ino, file.into())
             }
@@ -267,7 +267,8 @@ impl Put<'_> {
             }
             file_type => {
                 self.make_room(into, to)?;
-                (volume.mknod(into, to, file_type, &new)?.ino, node)
+                let made = volume.mknod(into, to, file_type, &new)?;
+                (self.disinherit(made)?.ino, node)
             }
         };
         self.finish(&node, &metadata, ino, troubles)?;
@@ -311,8 +312,18 @@ impl Put<'_> {
                 Ok(attr) if !is_dir(&attr) => Err(Error::NotDirectory),
                 found => found,
             },
-            made => made,
+            made => made.and_then(|made| self.disinherit(made)),
         }?)
+    }
+
+    /// Takes the access lists away that what was made just now has got from its directory: it is to have those of what it is
+    /// copied from, if any.
+    fn disinherit(&self, made: Attr) -> Result<Attr, Error> {
+        let attributes = self.opened.volume().xattrs(made.ino);
+        for list in attributes.list()? {
+            attributes.remove(&list)?;
+        }
+        Ok(made)
     }
 
     /// A new regular file of that name.
