@@ -33,6 +33,8 @@ struct Slot {
     /// Whether it is some chunk's, though nothing of that may stand here yet.
     taken: bool,
     found: u8,
+    /// Whether something of its chunk is being written: until [`Shelf::fill`] it is nobody else's.
+    pending: bool,
 }
 
 /// Chunks that were wanted once, of late.
@@ -208,7 +210,7 @@ impl Shelf {
                 self.slots[slot] = Slot {
                     holds: *holds,
                     taken: true,
-                    found: 0,
+                    ..Slot::default()
                 };
             }
         }
@@ -216,7 +218,8 @@ impl Shelf {
         self.free.retain(|slot| !slots[*slot as usize].taken);
     }
 
-    /// The slot of a chunk, and where it begins: its own, a free one, or one of which nothing was found of late.
+    /// The slot of a chunk, and where it begins: its own, a free one, or one of which nothing was found of late. Something is written there
+    /// then, and told by [`Shelf::fill`].
     pub fn slot_for(&mut self, chunk: u64) -> Option<(u32, FragAddr)> {
         let slot = match self.by_chunk.get(&chunk) {
             Some(&slot) => slot,
@@ -226,22 +229,23 @@ impl Shelf {
                 self.slots[slot as usize] = Slot {
                     holds: HotSlot { chunk, held: 0 },
                     taken: true,
-                    found: 0,
+                    ..Slot::default()
                 };
                 slot
             }
         };
+        self.slots[slot as usize].pending = true;
         self.at(slot).map(|at| (slot, at))
     }
 
-    /// Empties a slot.
+    /// Empties a slot, but for those that are being written.
     fn drive_out(&mut self) -> Option<u32> {
         // All slots, as often as the most found one counts, and once more.
         for _ in 0..self.slots.len() * (usize::from(FOUND_MAX) + 2) {
             let at = self.hand;
             self.hand = (self.hand + 1) % self.slots.len();
             let slot = &mut self.slots[at];
-            match (slot.taken, slot.found) {
+            match (slot.taken && !slot.pending, slot.found) {
                 (false, _) => {}
                 (true, 0) => {
                     let chunk = std::mem::take(slot).holds.chunk;
@@ -260,6 +264,7 @@ impl Shelf {
         if let Some(known) = known.filter(|known| known.taken && known.holds.chunk == filled.chunk)
         {
             known.holds.held |= filled.held;
+            known.pending = false;
         }
     }
 

@@ -204,6 +204,22 @@ fn nothing_stands_twice_or_behind_a_groups_end() {
     assert_eq!(shelf.held(), SLOTS * 3, "one of them went");
 }
 
+/// Both were written there at once: what the device had in the end was not what the slot was told to hold.
+#[test]
+fn no_slot_is_given_twice_before_it_is_filled() {
+    let mut shelf = shelf(1);
+    put(&mut shelf, 7, 1);
+    let given: Vec<u32> = (0..100)
+        .filter_map(|chunk| shelf.slot_for(chunk))
+        .map(|(slot, _)| slot)
+        .collect();
+    assert_eq!(given.len() as u64, SLOTS, "the others are left out");
+    assert_eq!(BTreeSet::from_iter(&given).len(), given.len());
+    shelf.fill(given[0], HotSlot { chunk: 0, held: 1 });
+    let (slot, _) = shelf.slot_for(200).unwrap();
+    assert_eq!(slot, given[0], "it may go again");
+}
+
 #[test]
 fn what_a_group_held_is_gone_with_it_and_its_table_brings_it_back() {
     let mut shelf = shelf(2);
