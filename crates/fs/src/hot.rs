@@ -191,13 +191,11 @@ impl Hot {
 
     // ---- readers -----------------------------------------------------------------------------------------------
 
-    /// Where units stand that are here, each in as many parts as it has there; counts the others that slow devices have.
-    pub fn find(&self, units: impl Iterator<Item = Extent>) -> Vec<Option<Vec<Extent>>> {
+    /// Where units stand that are here, each in as many parts as it has there; counts the others that slow devices have. `None` is none.
+    pub fn find(&self, units: impl Iterator<Item = Option<Extent>>) -> Vec<Option<Vec<Extent>>> {
         let mut state = self.state();
-        let find = |unit: Extent| {
-            if !state.is_slow(&self.geometry, unit) {
-                return None;
-            }
+        let find = |unit: Option<Extent>| {
+            let unit = unit.filter(|unit| state.is_slow(&self.geometry, *unit))?;
             let bytes = self.bytes(unit.frags);
             let found = state.shelf.find(parts(unit));
             match found {

@@ -4,7 +4,7 @@ use super::{Bytes, Reader, Slice};
 use crate::blocks::{Fetch, What};
 use crate::hot::Hot;
 use loamfs_device::IoKind;
-use loamfs_format::Extent;
+use loamfs_format::{Extent, Ssn};
 use std::ops::Range;
 
 /// Bytes of one batch, from which on none of it becomes hot data.
@@ -19,7 +19,7 @@ impl Reader {
         order: Vec<usize>,
         results: &mut [Option<Bytes>],
     ) -> Vec<usize> {
-        let found = hot.find(order.iter().map(|i| wanted[*i].pointer.extent()));
+        let found = hot.find(order.iter().map(|i| at_home(&wanted[*i])));
         let (mut parts, mut others) = (Vec::new(), Vec::new());
         for (i, extents) in order.into_iter().zip(found) {
             match extents {
@@ -60,8 +60,8 @@ impl Reader {
 
     /// A block was read since `turn`, and is what it should be.
     pub(super) fn note_read(&self, fetch: &Fetch, bytes: &[u8], turn: Option<u64>) {
-        if let (Some(hot), Some(turn), What::Unit { .. }) = (self.hot(), turn, fetch.what) {
-            hot.offer(fetch.pointer.extent(), bytes, turn);
+        if let (Some(hot), Some(turn), Some(home)) = (self.hot(), turn, at_home(fetch)) {
+            hot.offer(home, bytes, turn);
         }
     }
 
@@ -76,10 +76,16 @@ impl Reader {
     pub(super) fn note_wrong(&self, fetch: &Fetch) {
         // Written while its window was read, perhaps: the rest of that is stale, too.
         self.forget_around(self.range(fetch));
-        if let (Some(hot), What::Unit { .. }) = (self.hot(), fetch.what) {
-            hot.distrust(fetch.pointer.extent());
+        if let (Some(hot), Some(home)) = (self.hot(), at_home(fetch)) {
+            hot.distrust(home);
         }
     }
+}
+
+/// Where a block stands that is a unit at home. An image is not: the log uses its place again, and nobody drops what was hot there.
+fn at_home(fetch: &Fetch) -> Option<Extent> {
+    let is_unit = matches!(fetch.what, What::Unit { .. });
+    (is_unit && fetch.pointer.birth == Ssn(0)).then(|| fetch.pointer.extent())
 }
 
 /// Extents in the order of their addresses, those that follow each other as one.
@@ -97,4 +103,84 @@ fn spans(extents: impl Iterator<Item = Extent>) -> Vec<Extent> {
         }
     }
     spans
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::reader::fetch_into;
+    use loamfs_device::{Device, MemoryDevice, Write};
+    use loamfs_format::{FragAddr, Geometry, GroupNo, Ino, Pointer};
+    use std::sync::Arc;
+
+    /// A reader of a volume of 64 MiB whose first four groups are fast and free.
+    fn reader() -> (Reader, Geometry) {
+        let options = crate::OpenOptions::default();
+        let geometry = crate::fixture::volume(64 << 20, &options).core().geometry;
+        let hot = Hot::new(geometry, [7; 16], Ssn(1), 8 << 20);
+        hot.settle_in(std::iter::once(0..4).collect(), &[0, 1, 2, 3].map(GroupNo));
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
+        let reader = Reader::new(device, geometry, 1 << 20).that_keeps_hot(Some(hot));
+        (reader, geometry)
+    }
+
+    /// A unit at an address, at home or in the log.
+    fn unit(geometry: &Geometry, addr: u64, birth: u64) -> Fetch {
+        let pointer = Pointer {
+            addr: FragAddr(addr),
+            frags: geometry.unit_frags() as u32,
+            stored: 4096,
+            birth: Ssn(birth),
+            ..Pointer::NONE
+        };
+        let (ino, unit) = (Ino(7), 0);
+        Fetch {
+            pointer,
+            what: What::Unit { ino, unit },
+        }
+    }
+
+    fn write(reader: &Reader, geometry: &Geometry, at: FragAddr, bytes: &[u8]) {
+        let write = Write::new(geometry.byte_offset(at), bytes, IoKind::Other);
+        assert!(reader.device.write(&[write]).iter().all(Result::is_ok));
+    }
+
+    /// What reading it gives.
+    fn read(reader: &Reader, fetch: Fetch) -> u8 {
+        let mut first = 0;
+        let take = |_: &Fetch, bytes: &[u8]| {
+            first = bytes[0];
+            Ok(())
+        };
+        assert!(fetch_into(reader, &[fetch], true, take).is_empty());
+        first
+    }
+
+    /// An image stands on a slow device where the log has spilled. What was read often there passed for what came to stand there later, if
+    /// somebody had made it so that the checksum fits.
+    #[test]
+    fn images_are_no_hot_data_and_are_not_found_among_them() {
+        let (reader, geometry) = reader();
+        let hot = reader.hot().unwrap();
+        let addr = geometry.group_extent(GroupNo(6)).start;
+        write(&reader, &geometry, addr, &[1; 4096]);
+        let (home, image) = (unit(&geometry, addr.0, 0), unit(&geometry, addr.0, 9));
+        for _ in 0..3 {
+            assert_eq!(read(&reader, image), 1);
+        }
+        assert!(!hot.is_waiting());
+        for _ in 0..3 {
+            assert_eq!(read(&reader, home), 1);
+        }
+        let writing = hot.take_writes();
+        for (at, bytes) in writing.writes() {
+            write(&reader, &geometry, at, bytes);
+        }
+        hot.written(writing);
+        // The home was given up, and the log is there now.
+        write(&reader, &geometry, addr, &[2; 4096]);
+        assert_eq!(read(&reader, home), 1, "it is hot");
+        assert_eq!(read(&reader, image), 2);
+    }
 }

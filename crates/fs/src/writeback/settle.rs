@@ -91,6 +91,7 @@ impl Settling<'_> {
                 addr: entry.image,
                 frags: self.geometry.unit_frags() as u32,
                 stored: UNIT as u32,
+                birth: entry.ssn,
                 checksum: entry.crc.into(),
                 ..Pointer::NONE
             };
@@ -436,5 +437,23 @@ mod tests {
         assert_eq!((units.len(), start(&chosen[1]).len()), (2, 0));
         volume.core().settling().end(&units);
         assert_eq!(start(&chosen[1]).len(), 2, "it was given up");
+    }
+
+    /// It was taken for a unit at home, which may become hot data.
+    #[test]
+    fn an_image_that_settles_is_read_as_one() {
+        let volume = volume(64 << 20, &OpenOptions::default());
+        let ino = file(&volume, b"large");
+        for byte in 1..3 {
+            volume.write(ino, 0, &[byte; 512 << 10]).unwrap();
+            volume.fsync(ino, true).unwrap();
+        }
+        let mut core = volume.core();
+        core.blocks.forget_all();
+        let due = core.settling().due(usize::MAX);
+        assert!(matches!(core.settling().read(&due), Err(Stop::Missing)));
+        let wanted = core.blocks.take_wanted();
+        assert!(!wanted.is_empty() && wanted.len() <= due.len());
+        assert!(wanted.iter().all(|fetch| fetch.pointer.birth > Ssn(0)));
     }
 }
