@@ -5,7 +5,8 @@
 //! A unit is believed only where the checksum fits that its file has for it: that tells what is left where a group was taken, or a
 //! unit settled. It is no proof against somebody who makes another unit with the same CRC32C. So nothing stands here of an earlier
 //! tenant of an address: what gets a new home is dropped before anybody reads that ([`Hot::overwritten`]), and tables count only
-//! behind the segment with which the volume was closed.
+//! behind the segment with which the volume was closed. Nor does anything stand in a group to which somebody else writes: it is dropped
+//! before that ([`Hot::yield_to`]), and who was reading there meanwhile reads at home ([`Hot::still_stand`]).
 
 mod shelf;
 mod streams;
@@ -15,7 +16,7 @@ use loamfs_format::geometry::UNIT_SIZE;
 use loamfs_format::hot::{self, HotHead, HotSlot, SLOT_FRAGS};
 use loamfs_format::{Extent, FragAddr, Geometry, GroupNo, Ssn};
 use shelf::Shelf;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -75,6 +76,8 @@ struct State {
     overwritten: Overwritten,
     /// Whether somebody has looked for tables: they count once, before anything else is written to their groups.
     has_looked: bool,
+    /// Groups to which something was written before: their tables do not count.
+    used: BTreeSet<GroupNo>,
     /// Whether its device failed.
     is_given_up: bool,
     info: HotInfo,
@@ -110,6 +113,12 @@ impl Overwritten {
     fn since(&self, chunk: u64, turn: u64) -> bool {
         self.forgotten > turn || self.chunks.get(&chunk).is_some_and(|at| *at > turn)
     }
+}
+
+/// Where units stand, and what tells whether they still do.
+pub(crate) struct Found {
+    pub places: Vec<Option<Vec<Extent>>>,
+    pub emptied: u64,
 }
 
 /// What is to be written into free groups, and how [`Hot`] is told that it was.
@@ -160,6 +169,7 @@ impl Hot {
                 waiting_bytes: 0,
                 overwritten: Overwritten::default(),
                 has_looked: false,
+                used: BTreeSet::new(),
                 is_given_up: false,
                 info: HotInfo::default(),
             }),
@@ -191,8 +201,9 @@ impl Hot {
 
     // ---- readers -----------------------------------------------------------------------------------------------
 
-    /// Where units stand that are here, each in as many parts as it has there; counts the others that slow devices have. `None` is none.
-    pub fn find(&self, units: impl Iterator<Item = Option<Extent>>) -> Vec<Option<Vec<Extent>>> {
+    /// Where units stand that are here, each in as many parts as it has there, until somebody takes their slots ([`Hot::still_stand`]); counts the
+    /// others that slow devices have. `None` is none.
+    pub fn find(&self, units: impl Iterator<Item = Option<Extent>>) -> Found {
         let mut state = self.state();
         let find = |unit: Option<Extent>| {
             let unit = unit.filter(|unit| state.is_slow(&self.geometry, *unit))?;
@@ -204,7 +215,20 @@ impl Hot {
             }
             found
         };
-        units.map(find).collect()
+        let places = units.map(find).collect();
+        let emptied = state.shelf.emptied();
+        Found { places, emptied }
+    }
+
+    /// Whether all of it stands where it was found: whoever takes a slot says so before he writes there. Else so many fragments are read on slow
+    /// devices.
+    pub fn still_stand(&self, emptied: u64, frags: u64) -> bool {
+        let mut state = self.state();
+        let stand = state.shelf.emptied() == emptied;
+        if !stand {
+            state.count_missed(self.bytes(frags));
+        }
+        stand
     }
 
     /// The turn from which on [`Hot::offer`] counts new homes.
@@ -222,15 +246,26 @@ impl Hot {
         }
     }
 
+    /// Somebody is about to write these extents: nothing stands any more in their groups, which were free. It is noted before tables are read,
+    /// too.
+    pub fn yield_to(&self, extents: impl Iterator<Item = Extent>) {
+        let runs = extents.filter(|extent| extent.frags > 0);
+        let groups = runs.flat_map(|run| self.geometry.groups_with(run));
+        let groups: BTreeSet<GroupNo> = groups.collect();
+        let mut state = self.state();
+        groups.iter().for_each(|group| state.shelf.leave(*group));
+        if !state.has_looked {
+            state.used.extend(groups);
+        }
+    }
+
     /// What stands here of a unit is not what its file has: it was written, or somebody took the group.
     pub fn distrust(&self, unit: Extent) {
         if self.is_on() {
             let mut state = self.state();
             let lost = parts(unit).filter(|(chunk, mask)| state.shelf.lose(*chunk, *mask));
             if lost.count() > 0 {
-                // It was told to stand here.
-                state.info.hits -= self.bytes(unit.frags).min(state.info.hits);
-                state.info.misses += self.bytes(unit.frags);
+                state.count_missed(self.bytes(unit.frags));
             }
         }
     }
@@ -317,6 +352,9 @@ impl Hot {
             return;
         };
         let mut state = self.state();
+        if state.used.contains(&group) {
+            return;
+        }
         for slot in &mut slots {
             if state.overwritten.since(slot.chunk, 0) {
                 *slot = HotSlot::default();
@@ -389,6 +427,12 @@ impl Hot {
 }
 
 impl State {
+    /// So many bytes were told to stand here, and are read on slow devices.
+    fn count_missed(&mut self, bytes: u64) {
+        self.info.hits = self.info.hits.saturating_sub(bytes);
+        self.info.misses += bytes;
+    }
+
     /// Whether an extent is on a slow device.
     fn is_slow(&self, geometry: &Geometry, extent: Extent) -> bool {
         let group = geometry.group_of(extent.start).0;
@@ -457,6 +501,32 @@ mod tests {
         assert_eq!(hot.settle_in(Vec::new(), &[]), []);
         assert_eq!(hot.settle_in(Vec::new(), &groups), []);
         assert!(hot.is_on() && hot.state().shelf.held() == 0);
+    }
+
+    /// Its end may be as it was, and its table too.
+    #[test]
+    fn a_table_does_not_count_to_whose_group_somebody_has_written() {
+        let (hot, groups) = hot();
+        let end = |group: GroupNo| {
+            let end = hot.geometry.group_extent(group).end();
+            std::iter::once(Extent::new(FragAddr(end.0 - 1), 2))
+        };
+        hot.yield_to(end(groups[2]));
+        let new = hot.settle_in(Vec::new(), &groups);
+        for group in new.iter().copied() {
+            let told = [HotSlot {
+                chunk: group.0.into(),
+                held: 1,
+            }];
+            hot.believe(group, &hot::encode(&hot.head(group, Ssn(44)), &told));
+        }
+        let reached = groups[2..4].iter().filter(|group| new.contains(group));
+        let reached = reached.count();
+        assert!(reached > 0);
+        assert_eq!(hot.state().shelf.held() as usize, new.len() - reached);
+        assert!(hot.has(new[0]));
+        hot.yield_to(end(new[0]));
+        assert!(!hot.has(new[0]));
     }
 
     #[test]

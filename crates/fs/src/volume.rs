@@ -225,6 +225,11 @@ impl Engine {
         &self.spare
     }
 
+    /// Homes are about to be written: no hot data stand in their groups from here on.
+    pub(crate) fn yield_to(&self, homes: &[Extent]) {
+        self.reader.yield_to(homes.iter().copied());
+    }
+
     /// These homes hold something new, which nobody has read yet: what was read there before, perhaps while its owner gave it
     /// up, is not found any more, whatever checksum it has.
     pub(crate) fn forget_tenants(&self, homes: &[Extent]) {

@@ -4,19 +4,23 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use loamfs_check::{Options, Severity, check};
-use loamfs_device::Device;
+use loamfs_device::{Device, IoKind, MemoryDevice};
 use loamfs_format::Ino;
 use loamfs_format::checksum::unit_crc;
+use loamfs_format::superblock::DeviceKind;
 use loamfs_fs::{
-    Arranging, CopyKind, Env, Error, HotInfo, MkfsOptions, NewInode, OpenOptions, Place, ROOT_INO,
-    Tiering, Volume,
+    Arranging, CopyKind, Env, Error, HotInfo, MkfsOptions, NewDevice, NewInode, OpenOptions, Place,
+    ROOT_INO, Tier, Tiering, Volume, mkfs_on,
 };
+use loamfs_testing::busy::Busy;
 use loamfs_testing::files::content;
 use loamfs_testing::pair::fast_and_slow_with;
 use std::ops::Range;
 use std::sync::Arc;
 
 const MIB: usize = 1 << 20;
+/// Bytes of the fast device, and of the slow one.
+const BYTES: [u64; 2] = [64 << 20, 256 << 20];
 /// Bytes that are read at once.
 const PIECE: usize = 8 << 10;
 /// Bytes from one of them to the next: a disk must seek in between.
@@ -56,7 +60,10 @@ impl Stand {
     }
 
     fn made_with(keeps: bool, options: &MkfsOptions) -> Stand {
-        let device = fast_and_slow_with([64 << 20, 256 << 20], options).unwrap();
+        Stand::on(fast_and_slow_with(BYTES, options).unwrap(), keeps)
+    }
+
+    fn on(device: Arc<dyn Device>, keeps: bool) -> Stand {
         let volume = open(&device, keeps);
         let held = content(24 * MIB, 1);
         let (hot, other) = (
@@ -89,12 +96,17 @@ impl Stand {
         }
     }
 
-    /// Drives the pieces out of memory, and lets the clock pass.
-    fn forget(&self) {
+    /// Drives the pieces out of memory.
+    fn drive_out(&self) {
         for at in 0..16 {
             let read = self.volume.read(self.other, (at * MIB) as u64, MIB);
             assert_eq!(read.unwrap().len(), MIB);
         }
+    }
+
+    /// The same, and lets the clock pass.
+    fn forget(&self) {
+        self.drive_out();
         self.volume.upkeep().tick().unwrap();
     }
 
@@ -354,6 +366,83 @@ fn tables_tell_nothing_of_what_got_a_new_home_before_they_are_read() {
     stand.volume.upkeep().tick().unwrap();
     stand.forget();
     stand.read();
+}
+
+/// A directory whose files go to the fast device.
+fn fast_dir(volume: &Volume) -> Ino {
+    let dir = volume.mkdir(ROOT_INO, b"fast", &NewInode::of_mode(0o755));
+    let dir = dir.unwrap().ino;
+    let mut carrying = Arranging::carrying(dir, Tiering::On(Tier::Fast));
+    while volume.upkeep().arrange(&mut carrying).unwrap() {}
+    dir
+}
+
+/// Fills the fast device with large files, without the clock.
+fn fill_fast(volume: &Volume, dir: Ino, unit: &[u8]) {
+    for number in 0..10 {
+        let made = volume.create(dir, &[b'a' + number], &NewInode::of_mode(0o644));
+        let ino = made.unwrap().ino;
+        for at in 0..4 {
+            let bytes = unit.repeat(MIB / 4096);
+            volume.write(ino, (at * MIB) as u64, &bytes).unwrap();
+        }
+        volume.sync().unwrap();
+    }
+}
+
+/// A file that is hot on this device, all of whose units are the one.
+fn with_wanted(device: Arc<dyn Device>, wanted: &[u8]) -> Stand {
+    let mut stand = Stand::on(device, true);
+    stand.held = wanted.repeat(stand.held.len() / 4096);
+    stand.hot = file(&stand.volume, "wanted", &stand.held);
+    stand.volume.sync().unwrap();
+    stand.warm();
+    assert!(stand.slow_reads() < 10);
+    stand
+}
+
+/// Somebody knows what is hot, and makes something else with the same checksum: his file takes the groups in which that stands, and
+/// the clock has not passed since.
+#[test]
+fn what_took_a_group_is_not_believed_whatever_its_checksum() {
+    let [wanted, forged] = twins();
+    let device = fast_and_slow_with(BYTES, &MkfsOptions::default());
+    let stand = with_wanted(device.unwrap(), &wanted);
+    let dir = fast_dir(&stand.volume);
+    let before = stand.told().held;
+    fill_fast(&stand.volume, dir, &forged);
+    stand.drive_out();
+    stand.read();
+    assert!(stand.told().held < before / 2, "its groups were taken");
+    stand.forget();
+    stand.read();
+    stand.is_sound();
+}
+
+/// The same while somebody reads what is hot.
+#[test]
+fn what_takes_a_group_that_is_being_read_is_not_believed() {
+    let [wanted, forged] = twins();
+    let [fast, slow] = BYTES.map(MemoryDevice::new);
+    let fast = Arc::new(Busy::new(fast));
+    let new = |device, kind| NewDevice { device, kind };
+    let devices = [
+        new(Arc::clone(&fast) as Arc<dyn Device>, DeviceKind::Fast),
+        new(Arc::new(slow), DeviceKind::Slow),
+    ];
+    let device = mkfs_on(&devices, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
+    let mut stand = with_wanted(device, &wanted);
+    let dir = fast_dir(&stand.volume);
+    stand.drive_out();
+    let volume = Arc::new(stand.volume);
+    let other = Arc::clone(&volume);
+    let hook = move || fill_fast(&other, dir, &forged);
+    fast.at(Some(IoKind::Homed), 0, Box::new(hook));
+    let read = volume.read(stand.hot, 0, PIECE).unwrap();
+    assert!(!fast.idle(), "it was read on the fast device");
+    assert!(read == stand.held[..PIECE]);
+    stand.volume = Arc::into_inner(volume).unwrap();
+    stand.is_sound();
 }
 
 /// Whoever needs groups takes those that hold hot data, and what is read there then is not believed.

@@ -24,6 +24,8 @@ pub(super) struct Shelf {
     free: Vec<u32>,
     by_chunk: NumberMap<u64, u32>,
     hand: usize,
+    /// How often slots were emptied that others may write to.
+    emptied: u64,
     remembered: Remembered,
 }
 
@@ -71,6 +73,7 @@ impl Shelf {
             free: Vec::new(),
             by_chunk: NumberMap::default(),
             hand: 0,
+            emptied: 0,
             remembered: Remembered::default(),
         }
     }
@@ -99,6 +102,11 @@ impl Shelf {
     pub fn held(&self) -> u64 {
         let held = self.slots.iter().map(|slot| slot.holds.held.count_ones());
         held.map(u64::from).sum()
+    }
+
+    /// How often slots were emptied so far: what was found before may be somebody else's by now.
+    pub fn emptied(&self) -> u64 {
+        self.emptied
     }
 
     /// The fragment at which a slot begins.
@@ -166,6 +174,13 @@ impl Shelf {
         new
     }
 
+    /// Somebody else takes a group: no slots are there any more.
+    pub fn leave(&mut self, group: GroupNo) {
+        if let Some(index) = self.groups.iter().position(|known| *known == Some(group)) {
+            self.drop_group(index);
+        }
+    }
+
     fn slots_at(&self, index: usize) -> std::ops::Range<usize> {
         let slots = self.slots_of_group() as usize;
         index * slots..(index + 1) * slots
@@ -187,6 +202,7 @@ impl Shelf {
     }
 
     fn drop_group(&mut self, index: usize) {
+        self.emptied += 1;
         let range = self.slots_at(index);
         for slot in &mut self.slots[range.clone()] {
             let slot = std::mem::take(slot);
@@ -250,6 +266,7 @@ impl Shelf {
                 (true, 0) => {
                     let chunk = std::mem::take(slot).holds.chunk;
                     self.by_chunk.remove(&chunk);
+                    self.emptied += 1;
                     return Some(at as u32);
                 }
                 (true, _) => slot.found -= 1,

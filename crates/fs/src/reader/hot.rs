@@ -11,7 +11,8 @@ use std::ops::Range;
 const MANY: u64 = 128 << 10;
 
 impl Reader {
-    /// Reads those of the blocks that stand among hot data; the others.
+    /// Reads those of the blocks that stand among hot data; the others, in the same order. Those are all, if somebody has taken a slot meanwhile:
+    /// what he writes there may have the same checksum.
     pub(super) fn read_hot(
         &self,
         hot: &Hot,
@@ -21,14 +22,21 @@ impl Reader {
     ) -> Vec<usize> {
         let found = hot.find(order.iter().map(|i| at_home(&wanted[*i])));
         let (mut parts, mut others) = (Vec::new(), Vec::new());
-        for (i, extents) in order.into_iter().zip(found) {
+        for (i, extents) in order.iter().zip(found.places) {
             match extents {
-                Some(extents) => parts.extend(extents.into_iter().map(|extent| (i, extent))),
-                None => others.push(i),
+                Some(extents) => parts.extend(extents.into_iter().map(|extent| (*i, extent))),
+                None => others.push(*i),
             }
+        }
+        if parts.is_empty() {
+            return others;
         }
         let spans = spans(parts.iter().map(|(_, extent)| *extent));
         let read = self.requests(spans.iter().map(|span| (self.bytes(*span), IoKind::Homed)));
+        let frags = parts.iter().map(|(_, extent)| extent.frags).sum();
+        if !hot.still_stand(found.emptied, frags) {
+            return order;
+        }
         for (i, extent) in parts {
             let span = spans.partition_point(|span| span.start <= extent.start) - 1;
             let (from, within) = (self.bytes(spans[span]).start, self.bytes(extent));
@@ -69,6 +77,13 @@ impl Reader {
     pub fn overwritten(&self, homes: &[Extent]) {
         if let Some(hot) = self.hot() {
             hot.overwritten(homes);
+        }
+    }
+
+    /// Somebody is about to write these extents, of which those that are not his were free so far.
+    pub fn yield_to(&self, extents: impl Iterator<Item = Extent>) {
+        if let Some(hot) = self.hot() {
+            hot.yield_to(extents);
         }
     }
 

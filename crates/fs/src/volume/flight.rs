@@ -9,7 +9,7 @@
 use super::{Engine, Sealer, Upkeep};
 use crate::error::Error;
 use loamfs_device::{Device, IoKind, Write};
-use loamfs_format::Geometry;
+use loamfs_format::{Extent, Geometry};
 use loamfs_log::segment::Segment;
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -223,6 +223,10 @@ impl Engine {
             core.access.check()?;
             core.geometry
         };
+        let frags = |bytes: &[u8]| geometry.frags_for(bytes.len() as u64);
+        let writes = segment.writes.iter();
+        self.reader
+            .yield_to(writes.map(|(at, bytes)| Extent::new(*at, frags(bytes))));
         let result = write_segment(self.device.as_ref(), &geometry, segment);
         for (at, bytes) in &segment.writes {
             let start = geometry.byte_offset(*at);

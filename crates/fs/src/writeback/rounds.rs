@@ -240,6 +240,9 @@ impl<'v> WriteOut<'v> {
             return Ok(round);
         }
         let geometry = self.engine.core().geometry;
+        let homes = round.writes.iter().flat_map(|home| home.homes(&geometry));
+        let homes = Vec::from_iter(homes);
+        self.engine.yield_to(&homes);
         let mut buffer = self.engine.spare().take(round.bytes());
         let (mut gathered, mut checksums, mut rest) = (Vec::new(), Vec::new(), &mut buffer[..]);
         for (i, home) in round.writes.iter().enumerate() {
@@ -261,8 +264,7 @@ impl<'v> WriteOut<'v> {
         }
         self.engine.spare().keep(buffer);
         let flushed = self.engine.flush_device();
-        let homes = round.writes.iter().flat_map(|home| home.homes(&geometry));
-        self.engine.forget_tenants(&Vec::from_iter(homes));
+        self.engine.forget_tenants(&homes);
         for ((home, crcs), result) in round.writes.iter().zip(checksums).zip(results) {
             let result = result.map_err(Error::from).and(flushed.clone());
             if let Err(error) = self.end_batch(home, result.map(|()| crcs)) {
