@@ -7,6 +7,7 @@ mod caches;
 
 use crate::error::{Corrupt, Error, Needed};
 use crate::hash::{NumberMap, NumberSet};
+use crate::tenants::Tenants;
 use crate::tree::{Fault, NodeReader, NodeStore, SealedNode};
 use caches::{Block, Caches, Key};
 use loamfs_format::kind::MapTree;
@@ -136,14 +137,18 @@ pub(crate) struct Damage {
     pub asked: Ssn,
 }
 
-/// What was fetched for an operation, and stays in memory until it ends.
+/// What was fetched for an operation, and stays in memory until it ends, or until its address changes hands.
 #[must_use = "what is not unpinned stays for ever"]
 #[derive(Default)]
-pub(crate) struct Pins(Vec<Key>);
+pub(crate) struct Pins {
+    keys: Vec<Key>,
+    /// The turn of homes in which the operation asked last.
+    asked: u64,
+}
 
 impl Pins {
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.keys.is_empty()
     }
 }
 
@@ -158,6 +163,8 @@ pub(crate) struct Blocks {
     pinned: NumberMap<Key, (Block, usize)>,
     /// Sealed into a segment that is not on the device yet: they cannot be read from there.
     flying: NumberMap<Key, (Ssn, Block)>,
+    /// Homes that have changed hands.
+    tenants: Tenants,
     /// The segment being sealed.
     sealing: Ssn,
     dirty: BTreeMap<FragAddr, Arc<Page>>,
@@ -192,6 +199,7 @@ impl Blocks {
             caches: Caches::new(cache_bytes),
             pinned: NumberMap::default(),
             flying: NumberMap::default(),
+            tenants: Tenants::default(),
             sealing: Ssn(0),
             dirty: BTreeMap::new(),
             dirty_of_maps: 0,
@@ -421,6 +429,33 @@ impl Blocks {
         self.caches.forget_contents(extent);
     }
 
+    /// These homes hold something new, which nobody has read yet. What operations still have of an earlier tenant goes as well: whoever asks
+    /// for it again by a pointer that stands gets what is there now.
+    pub fn forget_tenants(&mut self, homes: &[Extent]) {
+        for home in homes {
+            self.forget_contents(*home);
+            self.tenants.note(*home);
+        }
+        let mut homes = homes.to_vec();
+        homes.sort_unstable_by_key(|home| home.start);
+        let is_there = |addr: FragAddr| {
+            let behind = homes.partition_point(|home| home.start <= addr);
+            behind > 0 && homes[behind - 1].contains(addr)
+        };
+        self.pinned.retain(|key, _| !is_there(key.addr));
+    }
+
+    /// An operation runs: what is fetched for it from now on is what it asks for now.
+    pub fn note_asked(&self, pins: &mut Pins) {
+        pins.asked = self.tenants.turn();
+    }
+
+    /// Whether the address of a unit may have changed hands since it was asked for. Four bytes of a checksum do not tell whose it is.
+    fn is_late(&self, fetch: &Fetch, pins: &Pins) -> bool {
+        let is_unit = matches!(fetch.what, What::Unit { .. });
+        is_unit && self.tenants.since_of(fetch.pointer.extent(), pins.asked)
+    }
+
     /// The content that stands at `from` stands at `to`, too.
     pub fn move_content(&mut self, from: FragAddr, to: FragAddr) {
         self.caches.move_content(from, to);
@@ -455,16 +490,19 @@ impl Blocks {
     }
 
     /// Takes in what was fetched for an operation, after verifying it. The bytes are those of the pointer's whole
-    /// fragments.
+    /// fragments. What is late is not kept: the operation asks again, if its pointer still leads there.
     ///
     /// # Errors
     /// Why they are not what the pointer names.
     pub fn fetched(&mut self, fetch: &Fetch, bytes: &[u8], pins: &mut Pins) -> Result<(), Corrupt> {
         let key = fetch.key();
         let block = self.verify_copies(fetch, bytes)?;
+        if self.is_late(fetch, pins) {
+            return Ok(());
+        }
         let (_, operations) = self.pinned.entry(key).or_insert_with(|| (block.clone(), 0));
         *operations += 1;
-        pins.0.push(key);
+        pins.keys.push(key);
         match fetch.what {
             What::Node(_) | What::Meta(_) | What::Track(_) => {
                 self.caches.keep_metadata(key, block);
@@ -502,7 +540,7 @@ impl Blocks {
 
     /// The operation for which these were fetched has ended.
     pub fn unpin(&mut self, pins: Pins) {
-        for key in pins.0 {
+        for key in pins.keys {
             if let Some((_, operations)) = self.pinned.get_mut(&key) {
                 *operations -= 1;
                 if *operations == 0 {

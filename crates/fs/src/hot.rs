@@ -11,7 +11,7 @@
 mod shelf;
 mod streams;
 
-use crate::hash::NumberMap;
+use crate::tenants::Tenants;
 use loamfs_format::geometry::UNIT_SIZE;
 use loamfs_format::hot::{self, HotHead, HotSlot, SLOT_FRAGS};
 use loamfs_format::{Extent, FragAddr, Geometry, GroupNo, Ssn};
@@ -28,8 +28,6 @@ const WAITING_MAX: usize = 8 << 20;
 const STREAM: u64 = 512 << 10;
 /// What one reader in order may leave out between two reads, as he had it in memory.
 const GAP: u64 = 128 << 10;
-/// Chunks with new homes that are remembered.
-const REMEMBERED: usize = 4096;
 /// Bytes of memory for each slot, at least.
 const SLOT_MEMORY: usize = 64;
 /// The part of the cache that may go to these.
@@ -73,7 +71,8 @@ struct State {
     /// What is to be written, by chunk: in an order, so that the same reads give the same bytes.
     waiting: BTreeMap<u64, Vec<Piece>>,
     waiting_bytes: usize,
-    overwritten: Overwritten,
+    /// What got new homes.
+    tenants: Tenants,
     /// Whether somebody has looked for tables: they count once, before anything else is written to their groups.
     has_looked: bool,
     /// Groups to which something was written before: their tables do not count.
@@ -88,31 +87,6 @@ struct State {
 struct Piece {
     mask: u64,
     bytes: Box<[u8]>,
-}
-
-/// Which chunks got new homes lately, and in which turn: what was read of them before is of an earlier tenant.
-#[derive(Debug, Default)]
-struct Overwritten {
-    turn: u64,
-    /// All that were written until then may be among those that are not remembered.
-    forgotten: u64,
-    chunks: NumberMap<u64, u64>,
-}
-
-impl Overwritten {
-    fn note(&mut self, chunk: u64) {
-        self.turn += 1;
-        if self.chunks.len() >= REMEMBERED {
-            self.chunks.clear();
-            self.forgotten = self.turn;
-        }
-        self.chunks.insert(chunk, self.turn);
-    }
-
-    /// Whether it may have been behind this turn.
-    fn since(&self, chunk: u64, turn: u64) -> bool {
-        self.forgotten > turn || self.chunks.get(&chunk).is_some_and(|at| *at > turn)
-    }
 }
 
 /// Where units stand, and what tells whether they still do.
@@ -167,7 +141,7 @@ impl Hot {
                 streams: Streams::default(),
                 waiting: BTreeMap::new(),
                 waiting_bytes: 0,
-                overwritten: Overwritten::default(),
+                tenants: Tenants::default(),
                 has_looked: false,
                 used: BTreeSet::new(),
                 is_given_up: false,
@@ -233,14 +207,14 @@ impl Hot {
 
     /// The turn from which on [`Hot::offer`] counts new homes.
     pub fn turn(&self) -> u64 {
-        self.state().overwritten.turn
+        self.state().tenants.turn()
     }
 
     /// These extents hold something new, which nobody has read yet. It is noted before tables are read, too.
     pub fn overwritten(&self, homes: &[Extent]) {
         let mut state = self.state();
+        homes.iter().for_each(|home| state.tenants.note(*home));
         for (chunk, mask) in homes.iter().flat_map(|home| parts(*home)) {
-            state.overwritten.note(chunk);
             state.shelf.lose(chunk, mask);
             state.drop_waiting(chunk, mask);
         }
@@ -292,7 +266,7 @@ impl Hot {
         for (chunk, mask) in parts(unit) {
             let (part, behind) = rest.split_at(self.bytes(mask.count_ones().into()) as usize);
             rest = behind;
-            if !state.overwritten.since(chunk, turn) && state.wants(chunk, mask) {
+            if !state.tenants.since(chunk, turn) && state.wants(chunk, mask) {
                 state.keep(chunk, mask, part);
             }
         }
@@ -356,7 +330,7 @@ impl Hot {
             return;
         }
         for slot in &mut slots {
-            if state.overwritten.since(slot.chunk, 0) {
+            if state.tenants.since(slot.chunk, 0) {
                 *slot = HotSlot::default();
             }
         }

@@ -53,6 +53,7 @@ mod scrub;
 mod shares;
 mod shrink;
 mod stat;
+mod tenants;
 mod tracks;
 mod tree;
 pub mod types;

@@ -233,11 +233,7 @@ impl Engine {
     /// These homes hold something new, which nobody has read yet: what was read there before, perhaps while its owner gave it
     /// up, is not found any more, whatever checksum it has.
     pub(crate) fn forget_tenants(&self, homes: &[Extent]) {
-        let mut core = self.core();
-        for home in homes {
-            core.blocks.forget_contents(*home);
-        }
-        drop(core);
+        self.core().blocks.forget_tenants(homes);
         self.reader.overwritten(homes);
     }
 

@@ -224,6 +224,7 @@ impl<'e> Course<'e> {
         self.rounds += 1;
         let mut core = self.engine.core();
         core.inodes.shrink();
+        core.blocks.note_asked(&mut self.pins);
         // A block that may have been freed and its place reused while it was read is read again, if the operation
         // asks for it again; any other that it asks for again is damaged (rule 13).
         let recorded = core.log.recorded();

@@ -306,11 +306,14 @@ impl<'v> WriteOut<'v> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use crate::OpenOptions;
+    use crate::blocks::{Fetch, Pins, What};
+    use crate::core::Core;
     use crate::fixture::{file, volume};
     use crate::unit::UNIT;
-    use loamfs_format::FragAddr;
+    use crate::{OpenOptions, Volume};
     use loamfs_format::checksum::unit_crc;
+    use loamfs_format::{FragAddr, Ino, Pointer};
+    use std::collections::HashMap;
     use std::sync::Arc;
 
     /// Who reads a file while it is removed may put it into memory behind that. A checksum of four bytes does not tell it from what
@@ -333,5 +336,78 @@ mod tests {
         volume.sync().unwrap();
         let read = volume.read(ino, 0, 100 * UNIT as usize).unwrap();
         assert!(read == new.repeat(100));
+    }
+    type Unit = [u8; UNIT as usize];
+
+    /// Two units that have one checksum.
+    fn twins() -> [Unit; 2] {
+        let unit = |number: u64| {
+            let mut unit = [7; UNIT as usize];
+            unit[..8].copy_from_slice(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+            unit
+        };
+        let mut known = HashMap::new();
+        let mut numbers = 0..;
+        let [one, other] = numbers
+            .find_map(|number| Some([known.insert(unit_crc(&unit(number)), number)?, number]))
+            .unwrap();
+        [unit(one), unit(other)]
+    }
+
+    /// Somebody's read of all there is gives this unit, which is what his pointers name.
+    fn give_all(core: &mut Core, unit: &Unit, pins: &mut Pins) {
+        let frags = core.geometry.unit_frags();
+        for addr in (0..core.geometry.total_frags).step_by(frags as usize) {
+            let pointer = Pointer {
+                addr: FragAddr(addr),
+                frags: frags as u32,
+                stored: UNIT as u32,
+                checksum: unit_crc(unit).into(),
+                ..Pointer::NONE
+            };
+            let (ino, unit_no) = (Ino(99), 0);
+            let what = What::Unit { ino, unit: unit_no };
+            let fetch = Fetch { pointer, what };
+            core.blocks.fetched(&fetch, unit, pins).unwrap();
+        }
+    }
+
+    /// A volume with a file whose data wait, all of whose units are the one.
+    fn waiting(unit: &Unit) -> (Volume, Ino) {
+        let volume = volume(64 << 20, &OpenOptions::default());
+        let ino = file(&volume, b"new");
+        volume.write(ino, 0, &unit.repeat(100)).unwrap();
+        (volume, ino)
+    }
+
+    fn holds(volume: &Volume, ino: Ino, unit: &Unit) {
+        let read = volume.read(ino, 0, 100 * UNIT as usize).unwrap();
+        assert!(read == unit.repeat(100));
+    }
+
+    /// An operation of somebody who knew what would be written there takes until behind that, and has what it read.
+    #[test]
+    fn what_an_operation_has_of_an_earlier_tenant_is_not_found_at_a_new_home() {
+        let [new, old] = twins();
+        let (volume, ino) = waiting(&new);
+        let mut pins = Pins::default();
+        give_all(&mut volume.core(), &old, &mut pins);
+        volume.sync().unwrap();
+        holds(&volume, ino, &new);
+        volume.core().blocks.unpin(pins);
+        holds(&volume, ino, &new);
+    }
+
+    /// A read that began before brings it behind that.
+    #[test]
+    fn what_is_late_is_not_found_at_a_new_home() {
+        let [new, old] = twins();
+        let (volume, ino) = waiting(&new);
+        let mut pins = Pins::default();
+        volume.core().blocks.note_asked(&mut pins);
+        volume.sync().unwrap();
+        give_all(&mut volume.core(), &old, &mut pins);
+        holds(&volume, ino, &new);
+        volume.core().blocks.unpin(pins);
     }
 }
