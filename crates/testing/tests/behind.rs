@@ -9,13 +9,14 @@ use loamfs_check::{Options, Problem, check};
 use loamfs_device::{
     Device, Event, Image, IoKind, JoinedDevice, MemoryDevice, read_exact, write_all,
 };
+use loamfs_format::Ssn;
 use loamfs_format::superblock::DeviceKind;
 use loamfs_fs::members::{Candidate, join, join_without};
 use loamfs_fs::{
     CopyKind, Durability, Env, Error, LogError, ManualClock, MkfsOptions, NewDevice, OpenOptions,
     ROOT_INO, Replacing, Volume, mkfs_on, remove_missing, superblocks,
 };
-use loamfs_testing::busy::Busy;
+use loamfs_testing::busy::{self, Busy};
 use loamfs_testing::files::{content, get, put};
 use loamfs_testing::without::Without;
 use recorded::{ALL, Contents, FAST, KEPT, LARGE, Parts, There, crashed, open};
@@ -526,6 +527,58 @@ fn a_copy_that_is_behind_comes_and_goes() {
     assert!(states > 200);
 }
 
+/// A large file is removed while its copy is renewed to be given up. Others took its homes, on the device that has the copy, before that had heard
+/// that there is none: the fast one was lost then, and the file that the copy has was damaged.
+#[test]
+fn homes_that_a_copy_needs_stay_until_its_holder_has_heard_that_there_is_none() {
+    let (slow, device, volume) = on_busy();
+    let (bytes, over) = (content(5 << 20, 7), content(5 << 18, 8));
+    put(&volume, "large", &bytes).unwrap();
+    volume.sync().unwrap();
+    let (tell, told) = mpsc::channel();
+    let (busy, other) = (Arc::clone(&slow), Arc::clone(&volume));
+    let hears = move || {
+        let written = || busy.counters().total().write_bytes;
+        let before = written();
+        let taking = thread::spawn(move || {
+            put(&other, "taker", &content(5 << 18, 8)).unwrap();
+            other.sync().unwrap();
+        });
+        // Nothing is written where it has no room yet.
+        let mut tries = (0..50).filter(|_| thread::sleep(Duration::from_millis(10)) == ());
+        let _ = tries.find(|_| written() - before >= 1 << 20);
+        tell.send((busy.fork(), taking)).unwrap();
+    };
+    let (busy, other, before) = (Arc::clone(&slow), Arc::clone(&volume), named(&*device));
+    let is_renewed = move || {
+        other.unlink(ROOT_INO, b"large").unwrap();
+        let names = move || {
+            named(&*device)
+                .iter()
+                .all(|named| *named > before[0].max(before[1]))
+        };
+        once(busy, names, Box::new(hears));
+    };
+    once(Arc::clone(&slow), || true, Box::new(is_renewed));
+    volume.upkeep().copying().give_up().unwrap();
+    let (then, taking) = busy::told(&told).unwrap();
+    taking.join().unwrap();
+    assert!(get(&volume, "taker").unwrap() == over);
+    let then = Candidate {
+        name: "slow".into(),
+        device: Arc::new(then),
+    };
+    let alone = join_without(&then, &[]).unwrap();
+    let report = check(alone.as_ref(), &mut Options::default());
+    assert!(report.is_clean(), "{report}");
+    let options = OpenOptions {
+        read_only: true,
+        ..OpenOptions::default()
+    };
+    let alone = Volume::open(alone, &options, Env::fixed(8)).unwrap();
+    assert!(get(&alone, "large").unwrap() == bytes);
+}
+
 /// Without the fast device the volume can be read; without the slow one it goes on, and forgets the copy.
 #[test]
 fn nobody_writes_without_the_copy_or_from_it() {
@@ -576,16 +629,29 @@ fn on_busy() -> (Arc<Busy>, Arc<dyn Device>, Arc<Volume>) {
     (slow, device, Arc::new(volume))
 }
 
+/// The checkpoints that the copy's superblocks name.
+fn named(device: &dyn Device) -> [Option<Ssn>; 2] {
+    let place = device.members()[0].second_place().unwrap();
+    let copy = JoinedDevice::new(vec![place]).unwrap();
+    superblocks::find(&copy).unwrap().named
+}
+
+/// Runs a hook when somebody looks for superblocks on a device, or writes one, once something is so.
+fn once(busy: Arc<Busy>, is_so: impl Fn() -> bool + Send + 'static, hook: busy::Hook) {
+    let at = Arc::clone(&busy);
+    let look = move || match is_so() {
+        true => hook(),
+        false => once(busy, is_so, hook),
+    };
+    at.at(Some(IoKind::Superblock), 0, Box::new(look));
+}
+
 /// Some of what was copied may be lost by it, and the flush behind the rest does not tell. The copy named a checkpoint all the same, in the
 /// place of one that it had.
 #[test]
 fn a_copy_beside_a_flush_that_failed_names_nothing() {
     let (slow, device, volume) = on_busy();
-    let named = || {
-        let place = device.members()[0].second_place().unwrap();
-        let copy = JoinedDevice::new(vec![place]).unwrap();
-        superblocks::find(&copy).unwrap().named
-    };
+    let named = || named(device.as_ref());
     let before = named();
     let (busy, other) = (slow.clone(), volume.clone());
     let hook = move || {

@@ -2,8 +2,9 @@
 //!
 //! It comes step by step: what was copied is written in both places from then on ([`loamfs_device::Member::copy_more`]). When all was, the
 //! superblocks say so, and no sooner. It goes the other way round: they say that there is none, and then one place is written. A crash in
-//! between leaves a volume with a copy that has everything, or without one.
+//! between leaves a volume with a copy that has everything, or without one. What one needs that is behind is kept until its holder was told, too.
 
+use super::commit::End;
 use super::{Sealer, Upkeep};
 use crate::error::Error;
 use crate::law;
@@ -85,18 +86,28 @@ impl Copying<'_> {
     /// Why nothing can be written, the device's.
     pub fn give_up(&self) -> Result<(), Error> {
         let _alone = self.0.engine().copying_alone();
-        let sealer = self.0.engine().sealer();
-        let is_there = {
+        let (is_there, is_behind) = {
             let core = self.0.core();
             core.access.check()?;
-            core.sb.second_place().is_some()
+            (core.sb.second_place().is_some(), core.sb.behind().is_some())
         };
+        if is_behind {
+            self.renew_before();
+        }
+        let sealer = self.0.engine().sealer();
         if is_there {
             sealer.say_copy(None)?;
         }
         self.leading().map(Member::forget_copy);
         self.0.engine().forget_copied();
         Ok(())
+    }
+
+    /// Renews one that is given up then: what waits for it waits until all say that there is none. It goes without, as where its device fails.
+    fn renew_before(&self) {
+        if let Err(error) = self.0.renew() {
+            tracing::warn!(%error, "the copy is given up as old as it is");
+        }
     }
 
     /// The device that is to have one of this kind; `None` if one has.
@@ -218,8 +229,19 @@ impl Sealer<'_> {
             core.devices().take(&table);
             before
         };
-        let said = self.say_table();
+        let said = match copy {
+            Some(_) => self.say_table(),
+            None => self.say_gone(),
+        };
         said.inspect_err(|_| self.core().devices().take_back(&before))
+    }
+
+    /// Has all superblocks say that there is no copy. One that is behind is believed by its holder until that is told, and so nothing that it
+    /// needs is used again before (`Checkpoints::copied`): no renewal, and no later checkpoint kept for it as for one that is being made.
+    fn say_gone(&self) -> Result<(), Error> {
+        self.checkpoint(End::Open)?;
+        self.checkpoint(End::Open)?;
+        self.identify()
     }
 }
 
@@ -231,19 +253,22 @@ mod tests {
         CopyKind, Env, MkfsOptions, NewDevice, NewInode, OpenOptions, ROOT_INO, Volume, mkfs_on,
     };
     use loamfs_check::{Options, check};
-    use loamfs_device::{Device, Member, MemoryDevice};
+    use loamfs_device::{
+        Device, Effect, FaultyDevice, IoKind, JoinedDevice, Member, MemoryDevice, Op, Rule,
+    };
+    use loamfs_format::Ssn;
     use loamfs_format::superblock::DeviceKind;
+    use loamfs_log::superblocks;
     use std::sync::Arc;
 
-    /// All was copied first, and nobody could sync meanwhile. What was kept for the copy need not be: it names nothing yet.
-    #[test]
-    fn who_lacks_space_while_a_copy_is_made_does_not_wait_for_it() {
-        let [fast, slow] = [4 << 20, 10 << 20].map(|bytes| Arc::new(MemoryDevice::new(bytes)));
-        let new = |device: &Arc<MemoryDevice>, kind| NewDevice {
-            device: Arc::clone(device) as _,
-            kind,
-        };
-        let devices = [new(&fast, DeviceKind::Fast), new(&slow, DeviceKind::Slow)];
+    /// Bytes of a fast device and a slow one.
+    const BYTES: [u64; 2] = [4 << 20, 10 << 20];
+
+    /// A volume with a copy that is behind.
+    fn with_copy(devices: [Arc<dyn Device>; 2]) -> (Arc<dyn Device>, Volume) {
+        let [fast, slow] = devices;
+        let new = |device, kind| NewDevice { device, kind };
+        let devices = [new(fast, DeviceKind::Fast), new(slow, DeviceKind::Slow)];
         let options = MkfsOptions {
             copy: Some(CopyKind::Behind),
             ..MkfsOptions::default()
@@ -251,6 +276,14 @@ mod tests {
         let device = mkfs_on(&devices, &options, &Env::fixed(1)).unwrap();
         let options = OpenOptions::default();
         let volume = Volume::open(Arc::clone(&device), &options, Env::fixed(2)).unwrap();
+        (device, volume)
+    }
+
+    /// All was copied first, and nobody could sync meanwhile. What was kept for the copy need not be: it names nothing yet.
+    #[test]
+    fn who_lacks_space_while_a_copy_is_made_does_not_wait_for_it() {
+        let [fast, slow] = BYTES.map(|bytes| Arc::new(MemoryDevice::new(bytes)));
+        let (device, volume) = with_copy([fast, Arc::clone(&slow) as _]);
         volume.upkeep().copying().give_up().unwrap();
         let lacks = || device.members().first().and_then(Member::bytes_behind);
         let mut told = 0;
@@ -281,10 +314,53 @@ mod tests {
         assert!(report.is_clean(), "{report}");
         let options = OpenOptions {
             read_only: true,
-            ..options
+            ..OpenOptions::default()
         };
         let alone = Volume::open(alone, &options, Env::fixed(3)).unwrap();
         let ino = alone.lookup(ROOT_INO, b"f1").unwrap().ino;
         assert_eq!(alone.read(ino, 0, 4_096).unwrap(), [7; 3_000]);
+    }
+    /// A file that is there, and durable, and goes again.
+    fn put(volume: &Volume, name: &str) {
+        let new = NewInode::of_mode(0o644);
+        let ino = volume.create(ROOT_INO, name.as_bytes(), &new).unwrap().ino;
+        volume.write(ino, 0, &[7; 3_000]).unwrap();
+        volume.sync().unwrap();
+    }
+
+    /// What the copy names was used again by the time at which its holder was told, which may fail: without the fast device it had passed
+    /// for whole still, and if nobody was told it was kept as one.
+    #[test]
+    fn what_a_copy_needs_is_kept_until_its_holder_has_heard_that_there_is_none() {
+        let [fast, slow] = BYTES.map(|bytes| Arc::new(MemoryDevice::new(bytes)) as Arc<dyn Device>);
+        let slow = Arc::new(FaultyDevice::new(slow));
+        let (device, volume) = with_copy([fast, Arc::clone(&slow) as _]);
+        // The holder's own superblocks are before the second place of what leads.
+        let own = 0..volume.core().sb.behind().unwrap().1;
+        let fails = Rule::on(Op::Write, Effect::Fail)
+            .of_kind(IoKind::Superblock)
+            .in_range(own);
+        put(&volume, "one");
+        volume.upkeep().renew().unwrap();
+        volume.unlink(ROOT_INO, b"one").unwrap();
+        put(&volume, "two");
+        let named = || {
+            let place = device.members()[0].second_place().unwrap();
+            let copies = superblocks::find(&JoinedDevice::new(vec![place]).unwrap()).unwrap();
+            copies.named[0].max(copies.named[1])
+        };
+        slow.set_rules(vec![fails]);
+        assert!(volume.upkeep().copying().give_up().is_err());
+        assert_eq!(volume.core().checkpoints.copied(), named());
+        assert!(named() > Some(Ssn(0)) && volume.core().sb.behind().is_some());
+        // It is a copy as before.
+        slow.set_rules(Vec::new());
+        put(&volume, "three");
+        volume.upkeep().renew().unwrap();
+        assert_eq!(volume.core().checkpoints.copied(), named());
+        volume.upkeep().copying().give_up().unwrap();
+        assert!(volume.core().checkpoints.copied().is_none());
+        volume.close().unwrap();
+        assert!(check(device.as_ref(), &mut Options::default()).is_clean());
     }
 }
