@@ -352,6 +352,25 @@ fn what_an_earlier_tenant_left_is_not_believed_whatever_its_checksum() {
     }
 }
 
+/// The same in one file, of which somebody else was the owner before: an image stands in the log, and settles where that was hot.
+#[test]
+fn what_settles_is_not_read_as_what_was_hot_there() {
+    let (mut stand, wanted) = with_forged();
+    for at in stand.pieces() {
+        let new = &wanted[at..at + PIECE];
+        stand.volume.write(stand.hot, at as u64, new).unwrap();
+        stand.held[at..at + PIECE].copy_from_slice(new);
+    }
+    stand.volume.sync().unwrap();
+    stand.forget();
+    stand.read();
+    stand.volume.upkeep().settle(usize::MAX).unwrap();
+    stand.volume.sync().unwrap();
+    stand.forget();
+    stand.read();
+    stand.is_sound();
+}
+
 /// The same, of what tables tell: a home that had been given up as the volume was closed has another tenant before anybody reads them.
 #[test]
 fn tables_tell_nothing_of_what_got_a_new_home_before_they_are_read() {

@@ -344,6 +344,10 @@ impl Sweeper<'_> {
             .collect();
         let results = self.device().write(&requests);
         self.flush_device()?;
+        // What was read there before the images were made may be hot still, and have the same checksum.
+        let frags = geometry.unit_frags();
+        let homes = units.iter().map(|(home, ..)| Extent::new(*home, frags));
+        self.forget_tenants(&Vec::from_iter(homes));
         let mut settled = 0;
         for ((home, image, _), result) in units.iter().zip(results) {
             let result = match result {
