@@ -545,8 +545,12 @@ fn homes_that_a_copy_needs_stay_until_its_holder_has_heard_that_there_is_none() 
             other.sync().unwrap();
         });
         // Nothing is written where it has no room yet.
-        let mut tries = (0..50).filter(|_| thread::sleep(Duration::from_millis(10)) == ());
-        let _ = tries.find(|_| written() - before >= 1 << 20);
+        for _ in 0..50 {
+            if written() - before >= 1 << 20 {
+                break;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
         tell.send((busy.fork(), taking)).unwrap();
     };
     let (busy, other, before) = (Arc::clone(&slow), Arc::clone(&volume), named(&*device));
