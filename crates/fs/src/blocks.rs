@@ -163,7 +163,9 @@ pub(crate) struct Blocks {
     pinned: NumberMap<Key, (Block, usize)>,
     /// Sealed into a segment that is not on the device yet: they cannot be read from there.
     flying: NumberMap<Key, (Ssn, Block)>,
-    /// Homes that have changed hands.
+    /// Images among them: who reads one later must not get what stood there before.
+    flying_images: Vec<(Ssn, Extent)>,
+    /// Homes that have changed hands, and places of images.
     tenants: Tenants,
     /// The segment being sealed.
     sealing: Ssn,
@@ -199,6 +201,7 @@ impl Blocks {
             caches: Caches::new(cache_bytes),
             pinned: NumberMap::default(),
             flying: NumberMap::default(),
+            flying_images: Vec::new(),
             tenants: Tenants::default(),
             sealing: Ssn(0),
             dirty: BTreeMap::new(),
@@ -273,7 +276,7 @@ impl Blocks {
     fn find(&self, key: &Key) -> Option<&Block> {
         let pinned = || self.pinned.get(key).map(|(block, _)| block);
         let flying = || self.flying.get(key).map(|(_, block)| block);
-        self.caches.get(key).or_else(pinned).or_else(flying)
+        self.caches.get(key).or_else(flying).or_else(pinned)
     }
 
     /// What the next segment frees.
@@ -432,15 +435,17 @@ impl Blocks {
     /// These homes hold something new, which nobody has read yet. What operations still have of an earlier tenant goes as well: whoever asks
     /// for it again by a pointer that stands gets what is there now.
     pub fn forget_tenants(&mut self, homes: &[Extent]) {
-        for home in homes {
-            self.forget_contents(*home);
-            self.tenants.note(*home);
-        }
-        let mut homes = homes.to_vec();
-        homes.sort_unstable_by_key(|home| home.start);
+        homes.iter().for_each(|home| self.forget_contents(*home));
+        self.change_hands(homes.to_vec());
+    }
+
+    /// What was asked for of these places before does not count any more, be it with an operation or on its way.
+    fn change_hands(&mut self, mut places: Vec<Extent>) {
+        places.iter().for_each(|place| self.tenants.note(*place));
+        places.sort_unstable_by_key(|place| place.start);
         let is_there = |addr: FragAddr| {
-            let behind = homes.partition_point(|home| home.start <= addr);
-            behind > 0 && homes[behind - 1].contains(addr)
+            let behind = places.partition_point(|place| place.start <= addr);
+            behind > 0 && places[behind - 1].contains(addr)
         };
         self.pinned.retain(|key, _| !is_there(key.addr));
     }
@@ -450,10 +455,12 @@ impl Blocks {
         pins.asked = self.tenants.turn();
     }
 
-    /// Whether the address of a unit may have changed hands since it was asked for. Four bytes of a checksum do not tell whose it is.
+    /// Whether the address of a unit may have changed hands since it was asked for, or is about to: an image that is sealed and not yet written
+    /// is not what the device has there. Four bytes of a checksum do not tell whose it is.
     fn is_late(&self, fetch: &Fetch, pins: &Pins) -> bool {
         let is_unit = matches!(fetch.what, What::Unit { .. });
-        is_unit && self.tenants.since_of(fetch.pointer.extent(), pins.asked)
+        let has_changed = || self.tenants.since_of(fetch.pointer.extent(), pins.asked);
+        is_unit && (self.flying.contains_key(&fetch.key()) || has_changed())
     }
 
     /// The content that stands at `from` stands at `to`, too.
@@ -469,6 +476,11 @@ impl Blocks {
     /// Segment `ssn` is on the device: its blocks can be read from there.
     pub fn segment_written(&mut self, ssn: Ssn) {
         self.flying.retain(|_, (of, _)| *of != ssn);
+        let is_written = |(of, _): &(Ssn, Extent)| *of == ssn;
+        let images = std::mem::take(&mut self.flying_images).into_iter();
+        let (written, others) = images.partition(is_written);
+        self.flying_images = others;
+        self.change_hands(Vec::into_iter(written).map(|(_, image)| image).collect());
     }
 
     /// Takes in the bytes of a block of metadata of the segment being sealed.
@@ -481,6 +493,12 @@ impl Blocks {
         let (key, block) = (Key::of(pointer), Block::Bytes(bytes));
         self.flying.insert(key, (self.sealing, block.clone()));
         self.caches.keep_content(key, block);
+    }
+
+    /// The same of an image.
+    pub fn seal_image(&mut self, pointer: &Pointer, bytes: Arc<[u8]>) {
+        self.flying_images.push((self.sealing, pointer.extent()));
+        self.seal_content(pointer, bytes);
     }
 
     fn seal_block(&mut self, pointer: &Pointer, block: Block) {

@@ -222,7 +222,7 @@ impl Finalizing<'_> {
             checksum: crc.into(),
             ..placed
         };
-        self.blocks.seal_content(&pointer, bytes);
+        self.blocks.seal_image(&pointer, bytes);
         let entry = LazyEntry {
             image: placed.addr,
             crc,

@@ -357,7 +357,10 @@ mod tests {
     /// Somebody's read of all there is gives this unit, which is what his pointers name.
     fn give_all(core: &mut Core, unit: &Unit, pins: &mut Pins) {
         let frags = core.geometry.unit_frags();
-        for addr in (0..core.geometry.total_frags).step_by(frags as usize) {
+        // Images stand anywhere in the log, which begins in the first group.
+        let log = 0..core.geometry.group_frags;
+        let homes = (log.end..core.geometry.total_frags).step_by(frags as usize);
+        for addr in log.chain(homes) {
             let pointer = Pointer {
                 addr: FragAddr(addr),
                 frags: frags as u32,
@@ -372,10 +375,16 @@ mod tests {
         }
     }
 
-    /// A volume with a file whose data wait, all of whose units are the one.
-    fn waiting(unit: &Unit) -> (Volume, Ino) {
+    /// A volume with a file whose data wait, all of whose units are the one: for homes, or to become images of those that it has.
+    fn waiting(unit: &Unit, as_images: bool) -> (Volume, Ino) {
         let volume = volume(64 << 20, &OpenOptions::default());
         let ino = file(&volume, b"new");
+        if as_images {
+            volume
+                .write(ino, 0, &[1; UNIT as usize].repeat(100))
+                .unwrap();
+            volume.sync().unwrap();
+        }
         volume.write(ino, 0, &unit.repeat(100)).unwrap();
         (volume, ino)
     }
@@ -387,27 +396,35 @@ mod tests {
 
     /// An operation of somebody who knew what would be written there takes until behind that, and has what it read.
     #[test]
-    fn what_an_operation_has_of_an_earlier_tenant_is_not_found_at_a_new_home() {
+    fn what_an_operation_has_of_an_earlier_tenant_is_not_found_where_it_stood() {
         let [new, old] = twins();
-        let (volume, ino) = waiting(&new);
-        let mut pins = Pins::default();
-        give_all(&mut volume.core(), &old, &mut pins);
-        volume.sync().unwrap();
-        holds(&volume, ino, &new);
-        volume.core().blocks.unpin(pins);
-        holds(&volume, ino, &new);
+        for as_images in [false, true] {
+            let (volume, ino) = waiting(&new, as_images);
+            let mut pins = Pins::default();
+            volume.core().blocks.note_asked(&mut pins);
+            give_all(&mut volume.core(), &old, &mut pins);
+            volume.sync().unwrap();
+            volume.core().blocks.forget_all();
+            holds(&volume, ino, &new);
+            volume.core().blocks.unpin(pins);
+            holds(&volume, ino, &new);
+        }
     }
 
     /// A read that began before brings it behind that.
     #[test]
-    fn what_is_late_is_not_found_at_a_new_home() {
+    fn what_is_late_is_not_found_where_it_stood() {
         let [new, old] = twins();
-        let (volume, ino) = waiting(&new);
-        let mut pins = Pins::default();
-        volume.core().blocks.note_asked(&mut pins);
-        volume.sync().unwrap();
-        give_all(&mut volume.core(), &old, &mut pins);
-        holds(&volume, ino, &new);
-        volume.core().blocks.unpin(pins);
+        for as_images in [false, true] {
+            let (volume, ino) = waiting(&new, as_images);
+            assert_eq!(volume.info().images, 0);
+            let mut pins = Pins::default();
+            volume.core().blocks.note_asked(&mut pins);
+            volume.sync().unwrap();
+            assert_eq!(volume.info().images > 0, as_images);
+            give_all(&mut volume.core(), &old, &mut pins);
+            holds(&volume, ino, &new);
+            volume.core().blocks.unpin(pins);
+        }
     }
 }
