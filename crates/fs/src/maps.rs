@@ -230,12 +230,10 @@ impl Maps {
                 IFILE.put(&mut self.ifile, blocks, block.0, &entry.encode())?;
             }
         }
-        for (block, entry) in &self.ifile_overlay {
-            if entry.live == 0 {
-                IFILE.remove(&mut self.ifile, blocks, block.0)?;
-            }
-        }
-        Ok(())
+        let overlay = self.ifile_overlay.iter();
+        let gone = overlay.filter(|(_, entry)| entry.live == 0);
+        let gone = gone.map(|(block, _)| block.0);
+        remove_all(&IFILE, &mut self.ifile, blocks, gone)
     }
 
     fn apply_groups(&mut self, blocks: &mut Blocks, space: &Space) -> Result<(), Stop> {
@@ -245,10 +243,9 @@ impl Maps {
                 GROUP.put(&mut self.group, blocks, group.0.into(), &desc.encode())?;
             }
         }
-        for (group, _) in groups.iter().filter(|(_, desc)| desc.is_none()) {
-            GROUP.remove(&mut self.group, blocks, group.0.into())?;
-        }
-        Ok(())
+        let gone = groups.iter().filter(|(_, desc)| desc.is_none());
+        let gone = gone.map(|(group, _)| group.0.into());
+        remove_all(&GROUP, &mut self.group, blocks, gone)
     }
 
     fn apply_bitmap(&mut self, blocks: &mut Blocks, space: &Space) -> Result<(), Stop> {
@@ -265,12 +262,14 @@ impl Maps {
                 }
             }
         }
-        for (key, value) in &chunks {
-            if matches!(value, ChunkValue::Clear) {
-                BITMAP.remove(&mut self.bitmap, blocks, *key)?;
-            }
-        }
-        Ok(())
+        let clear = chunks.iter();
+        let clear = clear.filter(|(_, value)| matches!(value, ChunkValue::Clear));
+        remove_all(
+            &BITMAP,
+            &mut self.bitmap,
+            blocks,
+            clear.map(|(key, _)| *key),
+        )
     }
 
     fn apply_lazy(&mut self, blocks: &mut Blocks) -> Result<(), Stop> {
@@ -279,11 +278,28 @@ impl Maps {
                 LAZY.put(&mut self.lazy, blocks, home.0, &entry.encode())?;
             }
         }
-        for home in self.lazy_map.changed() {
-            if self.lazy_map.get(home).is_none() {
-                LAZY.remove(&mut self.lazy, blocks, home.0)?;
-            }
-        }
-        Ok(())
+        let gone = self.lazy_map.changed();
+        let gone = gone.filter(|home| self.lazy_map.get(*home).is_none());
+        remove_all(&LAZY, &mut self.lazy, blocks, gone.map(|home| home.0))
     }
+}
+
+/// Takes those of some keys out of a tree that are there, which was prepared. When the leaf of one that is not has gone for others, the search
+/// for it ends in one that nobody has read.
+fn remove_all(
+    tree: &Tree,
+    root: &mut TreeRoot,
+    blocks: &mut Blocks,
+    keys: impl Iterator<Item = u64>,
+) -> Result<(), Stop> {
+    let mut there = Vec::new();
+    for key in keys {
+        if tree.get(root, blocks, key)?.is_some() {
+            there.push(key);
+        }
+    }
+    for key in there {
+        tree.remove(root, blocks, key)?;
+    }
+    Ok(())
 }

@@ -123,7 +123,10 @@ impl Reading<'_> {
             };
             at = at.max(key.saturating_mul(CRC_UNITS));
             let mut runs = Runs::default();
-            let end = ((key + 1) * CRC_UNITS).min(units.end);
+            let end = key
+                .saturating_add(1)
+                .saturating_mul(CRC_UNITS)
+                .min(units.end);
             while at < end {
                 if runs.of(self, ino, at)? != 0 {
                     return Ok(Some(at));
