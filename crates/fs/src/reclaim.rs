@@ -15,7 +15,7 @@ pub(crate) use cleaner::{
 pub(crate) use forming_cost::{FormingCost, GroupsForTracks, Settling, USUAL};
 pub(crate) use gathering::Gathering;
 pub(crate) use settler::{Estimate, Weighed, cheapest_first, closing, idle};
-pub(crate) use state::{BATCH_MAX, Fight, Leftover, Plugging, Reclaim};
+pub(crate) use state::{BATCH_MAX, CutInto, Fight, Leftover, Plugging, Reclaim};
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]

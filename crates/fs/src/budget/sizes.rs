@@ -24,6 +24,9 @@ const SEGMENT_NODES: u64 = 16;
 /// One of so many groups is left to cleaning where everything is in the log. NILFS2 leaves a twentieth.
 const CLEANING_PART: u64 = 16;
 
+/// Bytes that a round wins at most where everything is in the log.
+const WON_TOGETHER: u64 = 8 << 20;
+
 /// Bytes of a segment that the reserve has room for, where segments may be that long.
 const RESERVED_SEGMENT: u64 = 8 << 20;
 
@@ -77,6 +80,16 @@ impl<'c> Sizes<'c> {
     /// mount reads in a moment.
     pub fn images_max(self) -> usize {
         (self.volume_bytes() >> 16).clamp(4, 65_536) as usize
+    }
+
+    /// Bytes that a round of moving wins: a segment. Where groups are written when they are clean much more is moved for it, and whoever
+    /// waits for that waits no longer where segments are longer.
+    pub fn won_together(self) -> u64 {
+        let segment = u64::from(self.geometry.segment_max);
+        match self.all_log {
+            true => segment.min(WON_TOGETHER),
+            false => segment,
+        }
     }
 
     /// Bytes beyond which the next segment takes nothing more.

@@ -3,9 +3,9 @@
 //! policy. `volume::cleaning` carries it out.
 
 use super::forming_cost::GroupsForTracks;
-use super::plugging_cost::PluggingCost;
+use super::plugging_cost::{PluggingCost, Written};
 use super::settler::Prices;
-use super::state::{BATCH_MAX, Reclaim};
+use super::state::{BATCH_MAX, CutInto, Reclaim};
 use crate::budget::Sizes;
 use crate::checkpoints::Checkpoints;
 use crate::core::Core;
@@ -30,6 +30,8 @@ const IDLE_EMPTIER: u32 = 60;
 /// There the last means before ENOSPC ([`CostLimit::Any`]) empties those of which less than so many of a hundred are: they take 32 for
 /// one that they win.
 const LAST_FULLEST: u32 = 97;
+/// A segment that is cut into fewer holes takes hardly longer than one that is whole.
+const HOLES_MANY: u64 = 16;
 /// In idle times one of so many groups is kept free.
 const IDLE_PART: u64 = 16;
 /// Rounds in a row that may win nothing: what a round leaves is free after the next, and a checkpoint takes before it
@@ -234,7 +236,7 @@ impl Cleaner<'_> {
     /// What is cheapest to move: whole groups, which serve every role then and are read and written without seeks, and their
     /// pieces; when all else failed, ranges of the log alone. About a segment's worth is won, of what is dear a part of it.
     pub fn choose(&self, limit: CostLimit, elsewhere: &Elsewhere) -> (Vec<GroupNo>, Vec<Extent>) {
-        let segment = self.geometry.frags_for(self.geometry.segment_max.into());
+        let segment = self.geometry.frags_for(self.sizes.won_together());
         let frags = match limit {
             CostLimit::High => segment / DEAR_PART,
             CostLimit::Lent => segment / SERVED_PART,
@@ -288,7 +290,8 @@ impl Cleaner<'_> {
     pub fn lacking_ahead(&self, prices: &Prices, waiting_bytes: u64) -> (CostLimit, u64) {
         let g = self.geometry;
         let waiting = g.frags_for(waiting_bytes);
-        let limit = CostLimit::Cheaper(prices.plugging(self.longest_hole(), waiting));
+        let limit =
+            CostLimit::Cheaper(prices.plugging(self.longest_hole(), waiting, Written::WITH_BLOCKS));
         (limit, self.groups_lacking_ahead(waiting) * g.group_frags)
     }
 
@@ -393,7 +396,19 @@ impl Cleaner<'_> {
             true => self.space.free_index(Role::Log).longest().into(),
             false => self.longest_hole(),
         };
-        CostLimit::Cheaper(prices.plugging(hole, frags))
+        CostLimit::Cheaper(prices.plugging(hole, frags, Written::WITH_BLOCKS))
+    }
+
+    /// What emptying groups may cost, so that it takes a disk less than to cut the next segment into as many holes as the last one; none
+    /// where that were few.
+    pub fn cheaper_than_cutting(&self, prices: &Prices) -> Option<CostLimit> {
+        let CutInto { holes, frags } = self.reclaim.last_cut();
+        let many = holes >= HOLES_MANY && !self.space.is_all_log();
+        let written = match self.says_deltas {
+            true => Written::WITH_DELTAS,
+            false => Written::WITH_BLOCKS,
+        };
+        many.then(|| CostLimit::Cheaper(prices.plugging(frags / holes, frags, written)))
     }
 
     /// Log ranges to be compacted, the cheapest that are worth it, until about `frags` fragments are won that are free in holes

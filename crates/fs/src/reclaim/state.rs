@@ -45,6 +45,13 @@ pub(crate) struct Cleaned {
     pub by_tenths: [u64; 10],
 }
 
+/// Into how many holes a segment was cut, of so many fragments.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CutInto {
+    pub holes: u64,
+    pub frags: u64,
+}
+
 /// Groups that were emptied as far as they could be.
 #[derive(Debug)]
 struct Left {
@@ -82,6 +89,8 @@ pub(crate) struct Reclaim {
     ahead_over: bool,
     /// Most bytes of large files that were refused, and as many were not admitted since.
     homes_refused: u64,
+    /// The last segment.
+    cut: CutInto,
     /// What was found out about the log's room.
     known: KnownRoom,
     /// What of large files may stand scattered.
@@ -104,6 +113,16 @@ impl Reclaim {
         self.cleaned.live += live.min(frags);
         let tenth = (live * 10).checked_div(frags).unwrap_or(0).min(9);
         self.cleaned.by_tenths[tenth as usize] += frags;
+    }
+
+    /// How a segment was cut.
+    pub fn note_cut(&mut self, cut: CutInto) {
+        self.cut = cut;
+    }
+
+    /// How the last one was.
+    pub fn last_cut(&self) -> CutInto {
+        self.cut
     }
 
     pub fn cleaned(&self) -> Cleaned {

@@ -179,13 +179,15 @@ impl Sealer<'_> {
     }
 
     /// Makes the reserve whole again after removals that ate into it: what they freed is made reusable, then groups are
-    /// emptied and the log is compacted. Where that was in vain it waits until more was freed.
+    /// emptied and the log is compacted. Where that was in vain it waits until more was freed. Where the reserve is whole groups may be
+    /// emptied for the next segment all the same.
     pub(super) fn keep_reserve(&self) -> Result<(), Error> {
-        {
+        let is_kept = {
             let mut core = self.core();
-            if core.budget().has_reserve() || core.fights().is_lost(Fight::Reserve) {
-                return Ok(());
-            }
+            core.budget().has_reserve() || core.fights().is_lost(Fight::Reserve)
+        };
+        if is_kept {
+            return self.clean_ahead_of_segment();
         }
         self.commit_all(Durability::Durable)?;
         self.say_reusable()?;
@@ -193,6 +195,28 @@ impl Sealer<'_> {
         let mut core = self.core();
         if !core.budget().has_reserve() {
             core.fights().note_lost(Fight::Reserve);
+        }
+        Ok(())
+    }
+
+    /// Empties groups for the next segment, as many as hold one, if that takes a disk less than to cut it into holes as the last one was
+    /// (Matthews et al. 1997). Where that wins nothing, it is not tried again before more was freed.
+    fn clean_ahead_of_segment(&self) -> Result<(), Error> {
+        let (limit, before) = {
+            let mut core = self.core();
+            if core.fights().is_lost(Fight::Ahead) || !core.budget().may_compact() {
+                return Ok(());
+            }
+            let prices = core.prices();
+            let Some(limit) = core.cleaner().cheaper_than_cutting(&prices) else {
+                return Ok(());
+            };
+            (limit, core.budget().won())
+        };
+        let moved = self.move_some(limit)?;
+        let mut core = self.core();
+        if !moved || core.budget().won() <= before {
+            core.fights().note_lost(Fight::Ahead);
         }
         Ok(())
     }
@@ -258,7 +282,8 @@ impl Sealer<'_> {
         // Where groups are written when they are clean, the next fight needs some to empty others into.
         let all_log = core.space.is_all_log();
         let clean = !all_log || core.space.free_groups() >= core.sizes().groups_kept_from_data();
-        let much = MOVED_AT_ONCE * core.geometry.frags_for(segment);
+        let round = core.sizes().won_together();
+        let much = MOVED_AT_ONCE * core.geometry.frags_for(round);
         let moved_much = core.reclaim.cleaned().live - before >= much;
         let mut fits = |bytes| core.budget().goes_on(bytes);
         let (served, won) = match goal {
@@ -273,7 +298,7 @@ impl Sealer<'_> {
             // Nobody waits for it: idle times win whole groups.
             Goal::Segments(0) => (fits(0), fits(segment / SERVED_PART)),
             Goal::Segments(count) => {
-                let (all, served) = (u64::from(count) * segment, fits(segment / SERVED_PART));
+                let (all, served) = (u64::from(count) * round, fits(segment / SERVED_PART));
                 let won = match all_log {
                     true => served && (moved_much || fits(all)),
                     false => whole_groups && fits(all),

@@ -12,7 +12,12 @@ pub fn made(bytes: u64) -> Arc<dyn Device> {
 
 /// The same; whether segments may say what changed in inodes.
 pub fn made_with(bytes: u64, deltas: bool) -> Arc<dyn Device> {
-    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(bytes));
+    made_on(MemoryDevice::new(bytes), deltas)
+}
+
+/// The same on a device.
+pub fn made_on(device: MemoryDevice, deltas: bool) -> Arc<dyn Device> {
+    let device: Arc<dyn Device> = Arc::new(device);
     let options = MkfsOptions {
         deltas,
         ..MkfsOptions::default()
