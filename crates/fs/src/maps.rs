@@ -279,7 +279,7 @@ impl Maps {
             }
         }
         let gone = self.lazy_map.changed();
-        let gone = gone.filter(|home| self.lazy_map.get(*home).is_none());
+        let gone = gone.filter(|home| self.lazy_map.get(home).is_none());
         remove_all(&LAZY, &mut self.lazy, blocks, gone.map(|home| home.0))
     }
 }
