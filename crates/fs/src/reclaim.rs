@@ -10,7 +10,7 @@ mod settler;
 mod state;
 
 pub(crate) use cleaner::{
-    CostLimit, Elsewhere, Goal, IDLE_ROUNDS, SERVED_PART, Spared, outlook, pays,
+    CostLimit, Elsewhere, Goal, HOLES_MANY, IDLE_ROUNDS, SERVED_PART, Spared, outlook, pays,
 };
 pub(crate) use forming_cost::{FormingCost, GroupsForTracks, Settling, USUAL};
 pub(crate) use gathering::Gathering;

@@ -217,6 +217,7 @@ impl Writeback {
     /// A segment was sealed.
     pub fn clear_barrier(&mut self) {
         self.barrier.clear();
+        self.closed = false;
     }
 
     /// Who reads what has not settled.

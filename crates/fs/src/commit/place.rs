@@ -4,7 +4,7 @@ use super::Commit;
 use super::contents::{Contents, Item};
 use crate::blocks::Stop;
 use crate::budget::worst_case::{RecordCounts, claims};
-use crate::reclaim::{CutInto, Fight, Plugging};
+use crate::reclaim::{CutInto, Fight, HOLES_MANY, Plugging};
 use loamfs_format::group::Role;
 use loamfs_format::summary::SegmentKind;
 use loamfs_log::plugging::Cut;
@@ -40,10 +40,13 @@ impl Commit<'_> {
         );
         let placement = placement.map_err(|error| self.found_no_place(error, contents))?;
         self.core.reclaim.forget(Fight::Place);
-        self.core.reclaim.note_cut(CutInto {
-            holes: placement.extents.len() as u64,
-            frags: placement.extents.iter().map(|extent| extent.frags).sum(),
-        });
+        // A short one tells nothing of those that are long.
+        if kind == SegmentKind::Normal && contents.frags.len() as u64 >= HOLES_MANY {
+            self.core.reclaim.note_cut(CutInto {
+                holes: placement.extents.len() as u64,
+                frags: placement.extents.iter().map(|extent| extent.frags).sum(),
+            });
+        }
         Ok(placement)
     }
 

@@ -31,7 +31,7 @@ const IDLE_EMPTIER: u32 = 60;
 /// one that they win.
 const LAST_FULLEST: u32 = 97;
 /// A segment that is cut into fewer holes takes hardly longer than one that is whole.
-const HOLES_MANY: u64 = 16;
+pub(crate) const HOLES_MANY: u64 = 16;
 /// In idle times one of so many groups is kept free.
 const IDLE_PART: u64 = 16;
 /// Rounds in a row that may win nothing: what a round leaves is free after the next, and a checkpoint takes before it
@@ -399,16 +399,17 @@ impl Cleaner<'_> {
         CostLimit::Cheaper(prices.plugging(hole, frags, Written::WITH_BLOCKS))
     }
 
-    /// What emptying groups may cost, so that it takes a disk less than to cut the next segment into as many holes as the last one; none
-    /// where that were few.
-    pub fn cheaper_than_cutting(&self, prices: &Prices) -> Option<CostLimit> {
+    /// What emptying groups may cost, so that it takes a disk less than to cut the next segment into as many holes as the last one, and
+    /// the fragments of that; none where holes were few.
+    pub fn cheaper_than_cutting(&self, prices: &Prices) -> Option<(CostLimit, u64)> {
         let CutInto { holes, frags } = self.reclaim.last_cut();
         let many = holes >= HOLES_MANY && !self.space.is_all_log();
         let written = match self.says_deltas {
             true => Written::WITH_DELTAS,
             false => Written::WITH_BLOCKS,
         };
-        many.then(|| CostLimit::Cheaper(prices.plugging(frags / holes, frags, written)))
+        let limit = || CostLimit::Cheaper(prices.plugging(frags / holes, frags, written));
+        many.then(|| (limit(), frags))
     }
 
     /// Log ranges to be compacted, the cheapest that are worth it, until about `frags` fragments are won that are free in holes

@@ -19,6 +19,8 @@ pub(crate) enum Fight {
     Reserve,
     /// Free groups, before somebody needs them.
     Ahead,
+    /// Free groups for segments that would be cut into many holes.
+    Holes,
     /// Free groups for tracks that form by the clock.
     Tracks,
     /// What the reserve has lent to overwrites: without it there is ENOSPC for them.
@@ -82,14 +84,14 @@ pub(crate) struct Reclaim {
     /// Groups are emptied into holes.
     plugging: Option<Plugging>,
     /// Free fragments, held back ones included, when each fight was lost.
-    lost: [Option<u64>; 6],
+    lost: [Option<u64>; 7],
     /// What moving left behind, of the last rounds.
     left: Vec<Left>,
     /// Cleaning ahead failed.
     ahead_over: bool,
     /// Most bytes of large files that were refused, and as many were not admitted since.
     homes_refused: u64,
-    /// The last segment.
+    /// The last segment of many blocks.
     cut: CutInto,
     /// What was found out about the log's room.
     known: KnownRoom,

@@ -53,6 +53,7 @@ impl Upkeep<'_> {
         engine.discard_in_steps(DISCARDS);
         let sealer = engine.sealer();
         sealer.keep_reserve()?;
+        sealer.clean_ahead_of_segment();
         sealer.checkpoint_if_due()?;
         sealer.give_back()?;
         sealer.warm();

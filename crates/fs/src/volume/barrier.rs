@@ -7,7 +7,7 @@ use crate::core::Core;
 /// not hold all others up. Then what would be changed waits for the segment.
 const ROUNDS_MAX: u32 = 16;
 
-/// How often a segment has waited for files. Whoever waited for it in turn goes on when it ends.
+/// How often a segment has waited for files. Whoever waited for it in turn goes on when it is sealed, or not.
 pub(super) struct Rounds<'s> {
     sealer: &'s Sealer<'s>,
     count: u32,
@@ -45,6 +45,7 @@ mod tests {
     use loamfs_device::{Device, Issued, MemoryDevice, ObservedDevice, Observer, Op};
     use std::sync::{Arc, Mutex, mpsc};
     use std::thread;
+    use std::time::{Duration, Instant};
 
     /// What is done whenever a device is flushed, but for flushes meanwhile.
     #[derive(Default)]
@@ -138,7 +139,9 @@ mod tests {
                 let volume = state.upgrade();
                 volume.is_none_or(|volume| volume.core().writeback.is_closed())
             };
+            let begun = Instant::now();
             while works && !closed() {
+                assert!(begun.elapsed() < Duration::from_secs(60), "nothing goes on");
                 works = ended.try_recv().is_err();
                 thread::yield_now();
             }

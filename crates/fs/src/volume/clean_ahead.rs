@@ -1,12 +1,22 @@
-//! Cleaning ahead, which nobody waits for: before homes are written, groups of the log are emptied for data that would go into
+//! Cleaning ahead, which nobody needs: before homes and segments are written, groups of the log are emptied for what would go into
 //! short holes otherwise.
 
 use super::{Durability, Engine, Sealer};
+use crate::core::Core;
 use crate::error::Error;
-use crate::reclaim::Spared;
+use crate::reclaim::{CostLimit, Fight, Spared};
+use loamfs_format::inode::Tier;
 
 /// Batches of groups that are emptied for what waits.
 const ROUNDS: usize = 4;
+
+impl Core {
+    /// Whether the log goes on where a hole costs no seek, though other devices turn.
+    fn logs_on_fast(&self) -> bool {
+        let next = self.log.tail().next;
+        self.space.usage().is_on(Tier::Fast, next)
+    }
+}
 
 impl Engine {
     /// Empties groups of the log for the data that waits, as long as that takes a disk less than the holes do to which they go
@@ -33,13 +43,48 @@ impl Engine {
 }
 
 impl Sealer<'_> {
-    /// Empties some groups of the log, if that pays. Returns whether it did.
+    /// Empties some groups of the log for homes, if that pays. Returns whether it did.
     fn clean_ahead(&self) -> Result<bool, Error> {
         let (limit, frags) = {
             let mut core = self.core();
             let waiting = core.budget().waiting().blocks;
             core.cleaner().lacking_ahead(&core.prices(), waiting)
         };
+        self.empty_for(limit, frags)
+    }
+
+    /// Empties groups of the log for a segment as long as the last one, if that takes a disk less than to cut it into as many holes
+    /// (Matthews et al. 1997). Where that wins nothing, it is not tried again before more was freed. It is nobody's error if it fails.
+    pub(super) fn clean_ahead_of_segment(&self) {
+        if let Err(error) = self.try_ahead_of_segment() {
+            tracing::warn!(%error, "groups of the log are not emptied ahead any more");
+            self.core().reclaim.stop_ahead();
+        }
+    }
+
+    fn try_ahead_of_segment(&self) -> Result<(), Error> {
+        let (limit, frags, before) = {
+            let mut core = self.core();
+            let others = core.space.usage().is_emptying() || core.reclaim.is_ahead_over();
+            if others || core.fights().is_lost(Fight::Holes) || core.logs_on_fast() {
+                return Ok(());
+            }
+            let prices = core.prices();
+            let Some((limit, frags)) = core.cleaner().cheaper_than_cutting(&prices) else {
+                return Ok(());
+            };
+            (limit, frags, core.budget().won())
+        };
+        let emptied = self.empty_for(limit, frags)?;
+        let mut core = self.core();
+        if !emptied || core.budget().won() <= before {
+            core.fights().note_lost(Fight::Holes);
+        }
+        Ok(())
+    }
+
+    /// Empties groups of the log at such a price that win so many fragments. Returns whether there were any.
+    fn empty_for(&self, limit: CostLimit, frags: u64) -> Result<bool, Error> {
         let (_, ranges) = self.begin_to_empty(limit, frags, Spared::NONE)?;
         if ranges.is_empty() {
             return Ok(false);

@@ -48,6 +48,7 @@ impl Engine {
         let sealer = self.sealer();
         sealer.checkpoint_if_due()?;
         sealer.keep_reserve()?;
+        sealer.clean_ahead_of_segment();
         let mut core = self.core();
         let stuck = core.budget().waiting().bytes > core.writeback.bytes_max() / 2;
         Ok(all_written(unwritten).err().filter(|_| stuck))
@@ -179,15 +180,13 @@ impl Sealer<'_> {
     }
 
     /// Makes the reserve whole again after removals that ate into it: what they freed is made reusable, then groups are
-    /// emptied and the log is compacted. Where that was in vain it waits until more was freed. Where the reserve is whole groups may be
-    /// emptied for the next segment all the same.
+    /// emptied and the log is compacted. Where that was in vain it waits until more was freed.
     pub(super) fn keep_reserve(&self) -> Result<(), Error> {
-        let is_kept = {
+        {
             let mut core = self.core();
-            core.budget().has_reserve() || core.fights().is_lost(Fight::Reserve)
-        };
-        if is_kept {
-            return self.clean_ahead_of_segment();
+            if core.budget().has_reserve() || core.fights().is_lost(Fight::Reserve) {
+                return Ok(());
+            }
         }
         self.commit_all(Durability::Durable)?;
         self.say_reusable()?;
@@ -195,28 +194,6 @@ impl Sealer<'_> {
         let mut core = self.core();
         if !core.budget().has_reserve() {
             core.fights().note_lost(Fight::Reserve);
-        }
-        Ok(())
-    }
-
-    /// Empties groups for the next segment, as many as hold one, if that takes a disk less than to cut it into holes as the last one was
-    /// (Matthews et al. 1997). Where that wins nothing, it is not tried again before more was freed.
-    fn clean_ahead_of_segment(&self) -> Result<(), Error> {
-        let (limit, before) = {
-            let mut core = self.core();
-            if core.fights().is_lost(Fight::Ahead) || !core.budget().may_compact() {
-                return Ok(());
-            }
-            let prices = core.prices();
-            let Some(limit) = core.cleaner().cheaper_than_cutting(&prices) else {
-                return Ok(());
-            };
-            (limit, core.budget().won())
-        };
-        let moved = self.move_some(limit)?;
-        let mut core = self.core();
-        if !moved || core.budget().won() <= before {
-            core.fights().note_lost(Fight::Ahead);
         }
         Ok(())
     }

@@ -45,6 +45,7 @@ impl Upkeep<'_> {
         let sealer = engine.sealer();
         sealer.checkpoint_if_due()?;
         sealer.keep_reserve()?;
+        sealer.clean_ahead_of_segment();
         all_written(unwritten)
     }
 
@@ -89,11 +90,10 @@ impl Engine {
                 .unwrap_or_else(PoisonError::into_inner);
             self.clean_ahead();
             let waiting = self.core().writeback.take_waiting();
-            self.bring_home(&waiting)?
-        };
-        if !unwritten.is_empty() {
+            let brought = self.bring_home(&waiting);
             self.core().note_waiting();
-        }
+            brought?
+        };
         let sealer = self.sealer();
         sealer.keep_atimes();
         unwritten.append(&mut sealer.commit_shown(false, durability)?);
@@ -161,10 +161,10 @@ impl Sealer<'_> {
     /// Commits everything that waits, and lets nobody else commit meanwhile.
     pub(super) fn commit_all(&self, durability: Durability) -> Result<NotHome, Error> {
         let waiting = self.core().writeback.take_waiting();
-        let mut unwritten = self.write_homes(&waiting, Some(self))?;
-        if !unwritten.is_empty() {
-            self.core().note_waiting();
-        }
+        let written = self.write_homes(&waiting, Some(self));
+        // What has not come home is as old as what comes now.
+        self.core().note_waiting();
+        let mut unwritten = written?;
         self.keep_atimes();
         unwritten.append(&mut self.commit_shown(false, durability)?);
         Ok(unwritten)
