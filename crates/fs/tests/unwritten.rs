@@ -494,3 +494,44 @@ fn what_cannot_be_written_in_place_is_written_elsewhere() {
     volume.close().unwrap();
     assert_sound(&plain);
 }
+
+/// Whoever may write there takes set-user-id away with it. That was refused on a full volume, and so the write was.
+#[test]
+fn a_first_write_takes_set_user_id_away_on_a_full_volume() {
+    let (device, volume) = mounted(64 << 20);
+    let ino = create(&volume, b"reserved");
+    let mode = Some(0o6777);
+    let set = SetAttr {
+        mode,
+        ..SetAttr::default()
+    };
+    volume.setattr(ino, &set).unwrap();
+    volume.ranges(ino).allocate(0, 1 << 20, true).unwrap();
+    fill(&volume);
+    // What nobody has synced fills what is left.
+    let mut more = 0;
+    while !refuses_modes(&volume) {
+        more += 1;
+        let name = format!("more {more}");
+        let made = volume.create(ROOT_INO, name.as_bytes(), &NEW);
+        let _ = made.and_then(|attr| volume.write(attr.ino, 0, &[9; 500]));
+        assert!(more < 100_000, "it is never full");
+    }
+    volume.setattr(ino, &SetAttr::default()).unwrap();
+    assert!(volume.drop_privileges(ino).unwrap());
+    volume.write(ino, 0, &[7; 1 << 20]).unwrap();
+    volume.sync().unwrap();
+    assert_eq!(volume.getattr(ino).unwrap().mode & 0o7777, 0o777);
+    volume.close().unwrap();
+    assert_sound(&device);
+}
+
+/// Whether there is no room for another mode either.
+fn refuses_modes(volume: &Volume) -> bool {
+    let set = SetAttr {
+        mode: Some(0o700),
+        ..SetAttr::default()
+    };
+    let ino = volume.lookup(ROOT_INO, b"filler 300000 0").unwrap().ino;
+    matches!(volume.setattr(ino, &set), Err(Error::NoSpace))
+}

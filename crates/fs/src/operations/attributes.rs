@@ -70,8 +70,10 @@ impl Change for SettingAttributes {
                 log: cost + log,
                 data,
             },
-            // Shrinking gives space back, so it works on a full volume.
-            _ if self.set.size.is_some() => Claim::Either { log: cost },
+            // Shrinking gives space back, so it works on a full volume; and so does what comes before a write that has a place.
+            _ if self.set.size.is_some() || self.set == SetAttr::default() => {
+                Claim::Either { log: cost }
+            }
             _ => Claim::Growth { log: cost, data: 0 },
         }
     }
@@ -140,7 +142,8 @@ impl Change for DroppingPrivileges {
     type Done = bool;
 
     fn claim(&self) -> Claim {
-        self.0.claim()
+        // The write behind it may have a place on a full volume.
+        Claim::Either { log: NAMES_COST }
     }
 
     fn apply(self, core: &mut Core) -> Result<bool, Broken> {

@@ -2,12 +2,16 @@
 
 use crate::blocks::{Missed, Stop};
 use crate::core::Core;
-use crate::operations::{Broken, Change, Claim, Operation, Plan};
+use crate::operations::{Broken, Change, Claim, NAMES_COST, Operation, Plan};
+use loamfs_format::ifile::INODE_BLOCK_MAX;
 use loamfs_format::inode::Body;
 use loamfs_format::{FragAddr, Ino};
 
 /// Files that are taken out of a track together: an inode block of each changes.
 const DISSOLVED_AT_ONCE: usize = 4;
+
+/// What a step makes at most, in bytes of the log. Nobody else admits it but the mover, which does for all that it moves.
+pub(crate) const DISSOLVE_COST: u64 = NAMES_COST + DISSOLVED_AT_ONCE as u64 * INODE_BLOCK_MAX;
 
 /// Takes a few files out of a track that is there; they stay where they are, as small files. Answers whether there are more.
 pub(crate) struct Dissolve {

@@ -12,7 +12,7 @@ use crate::operations::carry::{At, Carry, Room};
 use crate::operations::placing::{MoveFile, Wish};
 use crate::operations::{Change, Operation, Stepped};
 use crate::tracks::choose::{Loose, Which};
-use crate::tracks::dissolve::Dissolve;
+use crate::tracks::dissolve::{DISSOLVE_COST, Dissolve};
 use crate::tracks::form::FormTrack;
 use crate::tracks::gather::Gather;
 use crate::tracks::outcome::{Outcome, Unplaced};
@@ -456,7 +456,11 @@ impl Arranger<'_> {
     /// The directory says where its files go, if it is to say something else. Answers from where on it is listed, if it is.
     fn say(&self, dir: Ino, arranging: &Arranging) -> Result<Option<u64>, Error> {
         if let Some(wish) = arranging.wish {
-            self.upkeep.say(dir, wish)?;
+            match self.upkeep.say(dir, wish) {
+                // One below that may not be changed says what it did, and keeps no other one where it is.
+                Err(Error::NotPermitted) if !arranging.found.is_empty() => {}
+                said => drop(said?),
+            }
         }
         // Behind `.` and `..`.
         Ok(arranging.deep.then_some(2))
@@ -573,7 +577,10 @@ impl Arranger<'_> {
                     low: range.low,
                     at: range.entry.addr,
                 };
-                while self.upkeep.engine().run(|core| core.perform(&track))? {}
+                while self.upkeep.engine().run(|core| {
+                    core.budget().admit(DISSOLVE_COST, 0)?;
+                    core.perform(&track)
+                })? {}
                 arranging.warm = true;
                 return Ok(Some(next.map_or(Stage::Form(0), Stage::Loosen)));
             }

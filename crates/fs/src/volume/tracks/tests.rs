@@ -1,4 +1,6 @@
+use super::{Arranger, Stage};
 use crate::tracks::table;
+use crate::types::InodeFlags;
 use crate::{
     Arranged, Arranging, Corrupt, Env, Error, MkfsOptions, NewInode, OpenOptions, Place, Placement,
     ROOT_INO, RenameFlags, SetAttr, Volume, XattrMode, mkfs,
@@ -6,10 +8,11 @@ use crate::{
 use loamfs_device::{Device, IoKind, MemoryDevice, Write, read_exact};
 use loamfs_format::dirent::KEYS_END;
 use loamfs_format::group::Role;
-use loamfs_format::inode::{Body, Inode, TAIL};
+use loamfs_format::inode::{Body, Inode, TAIL, flag};
 use loamfs_format::node::TreeRoot;
 use loamfs_format::track::TableEntry;
 use loamfs_format::{GroupNo, Ino, Ssn};
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// A volume that can be opened again.
@@ -21,8 +24,12 @@ struct Stand {
 
 impl Stand {
     fn new(bytes: u64) -> Stand {
+        Stand::made(bytes, &MkfsOptions::default())
+    }
+
+    fn made(bytes: u64, how: &MkfsOptions) -> Stand {
         let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(bytes));
-        mkfs(&device, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
+        mkfs(&device, how, &Env::fixed(1)).unwrap();
         let mut stand = Stand {
             device,
             volume: None,
@@ -927,4 +934,62 @@ fn a_track_that_has_no_place_is_passed_over_and_shorter_ones_form() {
         let inode = image.inode(ino).unwrap();
         assert!(matches!(inode.body, Body::Settled(_)), "{inode:?}");
     }
+}
+
+/// Nobody asked whether the next segment has room for what changes then: it grew with each track, whatever a segment holds.
+#[test]
+fn tracks_are_taken_apart_segment_by_segment() {
+    let how = MkfsOptions {
+        segment_max: Some(128 << 10),
+        ..MkfsOptions::default()
+    };
+    let stand = Stand::made(256 << 20, &how);
+    let dir = settled(&stand, 5000);
+    let volume = stand.volume();
+    for i in (0..5000).step_by(20) {
+        volume.write(find(volume, dir, i), 0, b"worn").unwrap();
+    }
+    volume.sync().unwrap();
+    let (longest, steps) = (Cell::new(0), Cell::new(0));
+    let note = || {
+        let length = volume.core().budget().segment_length();
+        longest.set(length.max(longest.get()));
+        steps.set(steps.get() + 1);
+        false
+    };
+    let arranger = Arranger::new(volume.upkeep(), &note);
+    let mut placing = Arranging::placing(dir, Placement::Hash);
+    while !matches!(placing.stage, Some(Stage::Form(_))) {
+        assert!(arranger.step(&mut placing).unwrap());
+    }
+    let worn = steps.get();
+    assert!(worn > 20, "{worn} tracks at most");
+    assert!(longest.get() <= 128 << 10, "{} bytes", longest.get());
+}
+
+/// It ended all of it before a file had moved.
+#[test]
+fn a_directory_that_may_not_be_changed_keeps_no_other_one_where_it_is() {
+    let stand = Stand::new(128 << 20);
+    let volume = stand.volume();
+    let [top, below] = two(volume);
+    let new = NewInode::of_mode(0o755);
+    let other = volume.mkdir(top, b"other", &new).unwrap().ino;
+    make(volume, other, 0);
+    let immutable = InodeFlags {
+        bits: flag::IMMUTABLE,
+        ..volume.flags(below).unwrap()
+    };
+    volume.set_flags(below, immutable).unwrap();
+    place(volume, top, Placement::Data);
+    let said = [top, below, other].map(|dir| volume.upkeep().placement(dir).unwrap());
+    assert_eq!(said, [Placement::Data, Placement::Auto, Placement::Data]);
+    let mut alone = Arranging::placing(below, Placement::Data);
+    let refused = loop {
+        match volume.upkeep().arrange(&mut alone) {
+            Ok(true) => {}
+            ended => break ended,
+        }
+    };
+    assert!(matches!(refused, Err(Error::NotPermitted)), "{refused:?}");
 }
