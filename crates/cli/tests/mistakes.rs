@@ -265,3 +265,31 @@ fn copies_replace_nothing_unless_forced() {
     assert_eq!(done("cat IMAGE /dir/file"), "new");
     assert!(run("check IMAGE").status.success());
 }
+
+/// Sources that come to one name replace each other, and never the only name of what is to have that name.
+#[test]
+fn links_of_one_file_that_come_to_one_name_are_copied() {
+    let place = TempDir::new().unwrap();
+    let done = |command: &str| {
+        let ran = loamfs(&words(command, place.path()));
+        assert!(ran.status.success(), "{command}: {ran:?}");
+        String::from_utf8_lossy(&ran.stdout).into_owned()
+    };
+    let path = |name: &str| place.path().join(name);
+    for name in ["dir", "dir/1", "dir/2", "dir/3"] {
+        fs::create_dir(path(name)).unwrap();
+    }
+    fs::write(path("dir/1/x"), "linked").unwrap();
+    fs::write(path("dir/2/x"), "other").unwrap();
+    fs::hard_link(path("dir/1/x"), path("dir/3/x")).unwrap();
+    fs::hard_link(path("dir/1/x"), path("dir/3/y")).unwrap();
+    done("mkfs -q --size 16M IMAGE");
+    done("put --force IMAGE DIR/1/x DIR/3/x /");
+    assert_eq!(done("cat IMAGE /x"), "linked");
+    done("put --force IMAGE DIR/1/x DIR/2/x DIR/3/y /");
+    assert_eq!(done("cat IMAGE /x /y"), "otherlinked");
+    done("put --force IMAGE DIR/1/x DIR/2/x DIR/3/x DIR/3/y /");
+    assert_eq!(done("cat IMAGE /x /y"), "linkedlinked");
+    assert!(done("stat IMAGE /x").contains("2 names"));
+    done("check IMAGE");
+}

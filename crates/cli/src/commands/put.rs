@@ -144,8 +144,8 @@ fn name_of(source: &Path) -> Result<&OsStr, Failure> {
 
 struct Put<'a> {
     opened: &'a Opened,
-    /// Files with several names that were copied, and their numbers there.
-    links: HashMap<Identity, Ino>,
+    /// Files with several names that were copied, and their numbers and generations there.
+    links: HashMap<Identity, (Ino, u32)>,
     progress: CopyProgress,
     /// Whether what is there already may be replaced.
     force: bool,
@@ -245,37 +245,57 @@ impl Put<'_> {
             };
             return Ok(Some((Directory::new(read)?.0, level)));
         }
-        let volume = self.opened.volume();
-        if metadata.nlink() > 1
-            && let Some(&ino) = self.links.get(&identity(&metadata))
-        {
-            self.make_room(into, to)?;
-            volume.link(ino, into, to)?;
+        if let Some(ino) = self.copied(&metadata) {
+            self.link(ino, into, to)?;
             return Ok(None);
         }
-        let (ino, node) = match metadata.mode() & mode::TYPE {
+        let volume = self.opened.volume();
+        let (made, node) = match metadata.mode() & mode::TYPE {
             mode::REGULAR => {
                 let file = open_found(dir, from, &metadata, OFlags::empty())?;
-                let ino = self.disinherit(self.file(into, to, &new)?)?.ino;
-                self.sparse(ino, &file)?;
-                (ino, file.into())
+                let made = self.disinherit(self.file(into, to, &new)?)?;
+                self.sparse(made.ino, &file)?;
+                (made, file.into())
             }
             mode::SYMLINK => {
                 self.make_room(into, to)?;
-                let symlink = volume.symlink(into, to, &node.target()?, &new)?;
-                (symlink.ino, node)
+                (volume.symlink(into, to, &node.target()?, &new)?, node)
             }
             file_type => {
                 self.make_room(into, to)?;
                 let made = volume.mknod(into, to, file_type, &new)?;
-                (self.disinherit(made)?.ino, node)
+                (self.disinherit(made)?, node)
             }
         };
-        self.finish(&node, &metadata, ino, troubles)?;
+        self.finish(&node, &metadata, made.ino, troubles)?;
         if metadata.nlink() > 1 {
-            self.links.insert(identity(&metadata), ino);
+            let copied = (made.ino, made.generation);
+            self.links.insert(identity(&metadata), copied);
         }
         Ok(None)
+    }
+
+    /// What a file with several names has become, if it was copied and has a name there still: a source behind it may have
+    /// come to the same name, and replaced it, and another file may have its number by now.
+    fn copied(&self, metadata: &Metadata) -> Option<Ino> {
+        if metadata.nlink() < 2 {
+            return None;
+        }
+        let &(ino, generation) = self.links.get(&identity(metadata))?;
+        let found = self.opened.volume().getattr(ino).ok()?;
+        (found.generation == generation && found.nlink > 0).then_some(ino)
+    }
+
+    /// Gives what was copied one more name. Where it has that already it stays: that may be the only one.
+    fn link(&self, ino: Ino, dir: Ino, name: &[u8]) -> Result<(), Trouble> {
+        let volume = self.opened.volume();
+        let there = volume.lookup(dir, name);
+        if self.force && there.is_ok_and(|found| found.ino == ino) {
+            return Ok(());
+        }
+        self.make_room(dir, name)?;
+        volume.link(ino, dir, name)?;
+        Ok(())
     }
 
     fn standard_input(&mut self, dir: Ino, name: &[u8]) -> Result<(), Trouble> {
