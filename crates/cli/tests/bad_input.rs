@@ -5,7 +5,7 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -367,6 +367,56 @@ fn a_device_that_is_let_go_soon_is_waited_for() {
         drop(held);
         let output = waiting.wait_with_output().unwrap();
         assert!(output.status.success(), "{command}: {output:?}");
+    }
+}
+
+/// A mkfs that waits while somebody else has the device.
+fn waiting_mkfs(args: &[&str]) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_loamfs"))
+        .args(args)
+        .env("LOAMFS_PATIENCE", "240")
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Whoever had the lock before may have changed the file meanwhile.
+#[test]
+fn a_refused_mkfs_takes_back_only_what_it_did() {
+    let place = Place::volume();
+    let options = FileOptions::new(Mode::ReadWriteExclusive);
+    let held = FileDevice::open_with(&place.image, &options).unwrap();
+    let waiting = waiting_mkfs(&place.args("mkfs --size 32M IMAGE"));
+    let opened = PathBuf::from(format!("/proc/{}/fd", waiting.id()));
+    let has_opened = || {
+        let mut open = fs::read_dir(&opened).unwrap();
+        open.any(|entry| fs::read_link(entry.unwrap().path()).is_ok_and(|to| to == place.image))
+    };
+    while !has_opened() {
+        thread::sleep(Duration::from_millis(10));
+    }
+    place.file().set_len(64 << 20).unwrap();
+    drop(held);
+    let output = waiting.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(CANNOT_CREATE), "{output:?}");
+    assert_eq!(fs::metadata(&place.image).unwrap().len(), 64 << 20);
+    place.file().set_len(16 << 20).unwrap();
+    place.refuses("mkfs --size 32M IMAGE", CANNOT_CREATE, &["LoamFS"]);
+}
+
+#[test]
+fn of_several_mkfs_at_once_one_makes_the_volume_and_the_others_leave_it() {
+    for _ in 0..20 {
+        let dir = TempDir::new().unwrap();
+        let image = dir.path().join("image");
+        let args = ["mkfs", "--size", "16M", image.to_str().unwrap()];
+        let all = [(); 3].map(|()| waiting_mkfs(&args));
+        let ended = all.map(|one| one.wait_with_output().unwrap());
+        let made = ended.iter().filter(|output| output.status.success());
+        assert_eq!(made.count(), 1, "{ended:?}");
+        let checked = loamfs(&["check", image.to_str().unwrap()]);
+        assert!(checked.status.success(), "{checked:?}, {ended:?}");
     }
 }
 

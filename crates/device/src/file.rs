@@ -1,5 +1,6 @@
 //! A device that is an image file or a block device.
 
+mod making;
 mod open;
 mod raw;
 
@@ -21,6 +22,7 @@ use crate::{
     sys,
 };
 
+use making::Making;
 pub use open::{FileOptions, Lock, Mode};
 use raw::RawFile;
 
@@ -40,6 +42,8 @@ pub struct FileDevice {
     discard_unsupported: AtomicBool,
     /// The image behind a loop device, for its lock.
     image: Option<Arc<FileDevice>>,
+    /// What was done to its file, as long as that may be taken back.
+    making: Option<Making>,
 }
 
 impl FileDevice {
@@ -50,7 +54,7 @@ impl FileDevice {
 
     /// Opens and locks the device at `path`.
     pub fn open_with(path: impl AsRef<Path>, options: &FileOptions) -> Result<Self, DeviceError> {
-        let raw = open::open(path.as_ref(), options, None)?;
+        let raw = open::open(path.as_ref(), options)?;
         Ok(Self::from_raw(raw, options.threads.map_or(1, NonZero::get)))
     }
 
@@ -60,24 +64,39 @@ impl FileDevice {
         path: impl AsRef<Path>,
         options: &FileOptions,
     ) -> Result<Self, DeviceError> {
-        let raw = open::measure(opened.into(), path.as_ref(), options, None)?;
+        let raw = open::measure(opened.into(), path.as_ref(), options)?;
         Ok(Self::from_raw(raw, options.threads.map_or(1, NonZero::get)))
     }
 
     /// Opens an image file for writing, created if it is not there, and extended
     /// with a hole if it is smaller than `size` bytes. Never cuts a file short.
     pub fn create(path: impl AsRef<Path>, size: u64) -> Result<Self, DeviceError> {
-        Self::create_with(path, size, &FileOptions::new(Mode::ReadWriteExclusive))
+        let options = FileOptions::new(Mode::ReadWriteExclusive);
+        let device = Self::create_with(path, size, &options)?;
+        device.keep();
+        Ok(device)
     }
 
-    /// As [`create`](Self::create), with options; the mode must allow writing.
+    /// As [`create`](Self::create), with options; the mode must allow writing. Until it is [kept](Self::keep) the file is again
+    /// what it was before when this goes.
     pub fn create_with(
         path: impl AsRef<Path>,
         size: u64,
         options: &FileOptions,
     ) -> Result<Self, DeviceError> {
-        let raw = open::open(path.as_ref(), options, Some(size))?;
-        Ok(Self::from_raw(raw, options.threads.map_or(1, NonZero::get)))
+        let (raw, making) = open::create(path.as_ref(), options, size)?;
+        let threads = options.threads.map_or(1, NonZero::get);
+        Ok(Self {
+            making,
+            ..Self::from_raw(raw, threads)
+        })
+    }
+
+    /// What was made stays.
+    pub fn keep(&self) {
+        if let Some(making) = &self.making {
+            making.keep();
+        }
     }
 
     /// The same device under the same lock, measured again: whoever holds it has
@@ -119,6 +138,7 @@ impl FileDevice {
             counters: AtomicCounters::default(),
             discard_unsupported: AtomicBool::new(false),
             image: None,
+            making: None,
         }
     }
 

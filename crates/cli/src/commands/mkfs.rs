@@ -156,19 +156,12 @@ impl MkfsArgs {
             )));
         }
         let paths = self.paths();
-        let mut befores = Vec::new();
         for (path, _) in &paths {
             refuse_mounted(path)?;
             unwritable::refuse_device(path, Instead::Change)?;
-            befores.push(before(path, self.size)?);
+            refuse_unfit(path, self.size)?;
         }
-        let result = self.make(&options, &paths, &befores);
-        if result.is_err() {
-            for ((path, _), before) in paths.iter().zip(&befores) {
-                before.undo(path);
-            }
-        }
-        result.map(|()| 0)
+        self.make(&options, &paths).map(|()| 0)
     }
 
     /// All devices, and what they are for.
@@ -208,27 +201,20 @@ impl MkfsArgs {
         })
     }
 
-    fn make(
-        &self,
-        options: &MkfsOptions,
-        paths: &[(&Path, DeviceKind)],
-        befores: &[Before],
-    ) -> Result<(), Failure> {
+    /// Files that were made or extended stay so if the volume is made, and go back to what they were if it is not.
+    fn make(&self, options: &MkfsOptions, paths: &[(&Path, DeviceKind)]) -> Result<(), Failure> {
         if paths.len() > 1 && self.size.is_some() {
             return Err(Failure::usage(
                 "--size is for a volume of one device; several are used whole",
             ));
         }
+        let mut files = Vec::new();
         let mut new = Vec::new();
-        for ((path, kind), before) in paths.iter().zip(befores) {
-            let device: Arc<dyn Device> = Arc::new(self.open(path, before)?);
-            new.push((
-                *path,
-                NewDevice {
-                    device,
-                    kind: *kind,
-                },
-            ));
+        for &(path, kind) in paths {
+            let file = Arc::new(self.open(path)?);
+            files.push(Arc::clone(&file));
+            let device: Arc<dyn Device> = file;
+            new.push((path, NewDevice { device, kind }));
         }
         // The disks' time counts for what settles, and homes are on them.
         let slow = new.iter().filter(|(_, new)| new.kind == DeviceKind::Slow);
@@ -261,6 +247,7 @@ impl MkfsArgs {
                 ),
             }])?;
         }
+        files.iter().for_each(|file| file.keep());
         Ok(())
     }
 
@@ -288,16 +275,12 @@ impl MkfsArgs {
         }
     }
 
-    fn open(&self, path: &Path, before: &Before) -> Result<FileDevice, Failure> {
+    fn open(&self, path: &Path) -> Result<FileDevice, Failure> {
         let mut options = FileOptions::new(Mode::ReadWriteExclusive);
         options.lock_wait = patience::of_command();
-        readers::open_by(path, &options, Kept::ByLock, |options| {
-            match (before, self.size) {
-                (Before::Nothing | Before::File(_), Some(size)) => {
-                    FileDevice::create_with(path, size, options)
-                }
-                _ => FileDevice::open_with(path, options),
-            }
+        readers::open_by(path, &options, Kept::ByLock, |options| match self.size {
+            Some(size) => FileDevice::create_with(path, size, options),
+            None => FileDevice::open_with(path, options),
         })
         .and_then(|device| readers::with_image(path, device, &options, Kept::ByLock))
         .map_err(|error| {
@@ -371,34 +354,10 @@ fn check(new: &[(&Path, NewDevice)], options: &MkfsOptions) -> Result<(), Failur
     }
 }
 
-/// What was there before, to be restored when nothing comes of it.
-enum Before {
-    Nothing,
-    File(u64),
-    Device,
-}
-
-impl Before {
-    /// Takes back what opening did to a file.
-    fn undo(&self, path: &Path) {
-        // The failure that led here is the one to report.
-        let _ = match self {
-            Self::Nothing => fs::remove_file(path),
-            Self::File(size) => fs::File::options().write(true).open(path).and_then(|file| {
-                match file.metadata()?.len() > *size {
-                    true => file.set_len(*size),
-                    false => Ok(()),
-                }
-            }),
-            Self::Device => Ok(()),
-        };
-    }
-}
-
-fn before(path: &Path, size: Option<u64>) -> Result<Before, Failure> {
+/// Refuses what can be no device, and what is not there without a size to make it of.
+fn refuse_unfit(path: &Path, size: Option<u64>) -> Result<(), Failure> {
     match fs::metadata(path) {
-        Ok(metadata) if metadata.file_type().is_block_device() => Ok(Before::Device),
-        Ok(metadata) if metadata.is_file() => Ok(Before::File(metadata.len())),
+        Ok(metadata) if metadata.is_file() || metadata.file_type().is_block_device() => Ok(()),
         Ok(_) => Err(Failure::new(
             Kind::NoInput,
             format!(
@@ -406,9 +365,7 @@ fn before(path: &Path, size: Option<u64>) -> Result<Before, Failure> {
                 shown_path(path)
             ),
         )),
-        Err(error) if error.kind() == io::ErrorKind::NotFound && size.is_some() => {
-            Ok(Before::Nothing)
-        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound && size.is_some() => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Failure::new(
             Kind::NoInput,
             format!(

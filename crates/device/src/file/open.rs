@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FileType, FlockOperation, OFlags, SeekFrom};
 use rustix::io::Errno;
 
+use super::making::Making;
 use super::raw::RawFile;
 use crate::{Buffer, DeviceError, sys};
 
@@ -75,17 +76,42 @@ impl FileOptions {
     }
 }
 
-/// Opens, locks and measures a device; `create` makes an image file of at least
-/// that many bytes.
-pub(super) fn open(
+/// Opens, locks and measures a device.
+pub(super) fn open(path: &Path, options: &FileOptions) -> Result<RawFile, DeviceError> {
+    let flags = flags_of(options.mode);
+    let file = while_busy(options.lock_wait, || open_file(path, flags))?;
+    measure(file, path, options)
+}
+
+/// The same, of an image file of at least that many bytes, which is made if it is not there. Returns what that has done to it, too; a
+/// block device is not changed.
+pub(super) fn create(
     path: &Path,
     options: &FileOptions,
-    create: Option<u64>,
-) -> Result<RawFile, DeviceError> {
-    let file = while_busy(options.lock_wait, || {
-        open_file(path, options.mode, create.is_some())
-    })?;
-    measure(file, path, options, create)
+    size: u64,
+) -> Result<(RawFile, Option<Making>), DeviceError> {
+    let (file, is_new, is_block) = while_busy(options.lock_wait, || make(path, options))?;
+    let making = match is_block {
+        true => None,
+        false => Some(
+            Making::begin(&file, path, is_new, size)
+                .map_err(|errno| DeviceError::open(path, errno))?,
+        ),
+    };
+    Ok((measure_locked(file, path, options)?, making))
+}
+
+/// Opens and locks what is to be a device, made if it is not there. Returns whether it is new, and a block device.
+fn make(path: &Path, options: &FileOptions) -> Result<(File, bool, bool), DeviceError> {
+    let (file, is_new) = open_or_make(path, options.mode)?;
+    let is_block = is_block(&file, path)?;
+    take_lock(&file, path, options)?;
+    let stat = rustix::fs::fstat(&file).map_err(|errno| DeviceError::open(path, errno))?;
+    match stat.st_nlink {
+        // Whoever had the lock before has taken the file back.
+        0 => Err(busy(path)),
+        _ => Ok((file, is_new, is_block)),
+    }
 }
 
 /// Locks and measures what was opened from `path`.
@@ -93,25 +119,28 @@ pub(super) fn measure(
     file: File,
     path: &Path,
     options: &FileOptions,
-    create: Option<u64>,
 ) -> Result<RawFile, DeviceError> {
-    let writable = options.mode != Mode::ReadOnly;
-    let failed = |errno| DeviceError::open(path, errno);
-    let stat = rustix::fs::fstat(&file).map_err(failed)?;
-    let block = match FileType::from_raw_mode(stat.st_mode) {
-        FileType::BlockDevice => true,
-        FileType::RegularFile => false,
-        _ => {
-            return Err(DeviceError::NotADevice {
-                path: path.to_path_buf(),
-            });
-        }
-    };
+    is_block(&file, path)?;
     take_lock(&file, path, options)?;
-    if let (Some(size), false) = (create, block) {
-        extend(&file, size).map_err(failed)?;
-    }
+    measure_locked(file, path, options)
+}
 
+/// Whether it is a block device, which else is a regular file.
+fn is_block(file: &File, path: &Path) -> Result<bool, DeviceError> {
+    let stat = rustix::fs::fstat(file).map_err(|errno| DeviceError::open(path, errno))?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::BlockDevice => Ok(true),
+        FileType::RegularFile => Ok(false),
+        _ => Err(DeviceError::NotADevice {
+            path: path.to_path_buf(),
+        }),
+    }
+}
+
+fn measure_locked(file: File, path: &Path, options: &FileOptions) -> Result<RawFile, DeviceError> {
+    let failed = |errno| DeviceError::open(path, errno);
+    let block = is_block(&file, path)?;
+    let stat = rustix::fs::fstat(&file).map_err(failed)?;
     let (align, sector) = if block {
         sectors(&file).map_err(failed)?
     } else {
@@ -128,7 +157,7 @@ pub(super) fn measure(
         rotational: options.rotational.or_else(seeks).unwrap_or(true),
         direct: options.direct && try_direct(&file, size, align).map_err(failed)?,
         block,
-        writable,
+        writable: options.mode != Mode::ReadOnly,
         file,
     })
 }
@@ -144,24 +173,40 @@ pub(super) fn measured_again(raw: &RawFile) -> Result<RawFile, Errno> {
     Ok(RawFile { file, size, ..*raw })
 }
 
-fn open_file(path: &Path, mode: Mode, create: bool) -> Result<File, DeviceError> {
-    let mut flags = OFlags::CLOEXEC | OFlags::NOCTTY;
-    flags |= match mode {
-        // Opening a fifo for reading would wait for a writer; files and block
-        // devices do not know this flag.
-        Mode::ReadOnly => OFlags::RDONLY | OFlags::NONBLOCK,
-        Mode::ReadWrite => OFlags::RDWR,
-        // Without O_CREAT this claims a block device and means nothing for a
-        // file.
-        Mode::ReadWriteExclusive => OFlags::RDWR | OFlags::EXCL,
-    };
+fn flags_of(mode: Mode) -> OFlags {
+    let common = OFlags::CLOEXEC | OFlags::NOCTTY;
+    common
+        | match mode {
+            // Opening a fifo for reading would wait for a writer; files and block
+            // devices do not know this flag.
+            Mode::ReadOnly => OFlags::RDONLY | OFlags::NONBLOCK,
+            Mode::ReadWrite => OFlags::RDWR,
+            // Without O_CREAT this claims a block device and means nothing for a
+            // file.
+            Mode::ReadWriteExclusive => OFlags::RDWR | OFlags::EXCL,
+        }
+}
+
+/// Opens what is there, or makes a file. Returns whether it made it.
+fn open_or_make(path: &Path, mode: Mode) -> Result<(File, bool), DeviceError> {
+    let flags = flags_of(mode);
+    let is = |error: &DeviceError, errno: Errno| error.errno() == errno.raw_os_error();
+    match open_file(path, flags) {
+        Err(error) if is(&error, Errno::NOENT) => {}
+        opened => return opened.map(|file| (file, false)),
+    }
+    match open_file(path, flags | OFlags::CREATE | OFlags::EXCL) {
+        // Somebody else made it meanwhile, or it is a link that leads nowhere yet.
+        Err(error) if is(&error, Errno::EXIST) => {}
+        opened => return opened.map(|file| (file, true)),
+    }
+    let opened = open_file(path, (flags - OFlags::EXCL) | OFlags::CREATE);
+    opened.map(|file| (file, false))
+}
+
+fn open_file(path: &Path, flags: OFlags) -> Result<File, DeviceError> {
     // Whoever may read an image reads what its files' modes keep from them, and may lock it.
-    let open = |flags| rustix::fs::open(path, flags, rustix::fs::Mode::from_raw_mode(0o600));
-    let outcome = match open(flags) {
-        Err(Errno::NOENT) if create => open((flags - OFlags::EXCL) | OFlags::CREATE),
-        outcome => outcome,
-    };
-    match outcome {
+    match rustix::fs::open(path, flags, rustix::fs::Mode::from_raw_mode(0o600)) {
         Ok(descriptor) => Ok(File::from(descriptor)),
         Err(Errno::BUSY) => Err(busy(path)),
         Err(Errno::ISDIR) => Err(DeviceError::NotADevice {
@@ -208,14 +253,6 @@ fn busy(path: &Path) -> DeviceError {
     DeviceError::Busy {
         path: path.to_path_buf(),
     }
-}
-
-fn extend(file: &File, size: u64) -> Result<(), Errno> {
-    if rustix::fs::seek(file, SeekFrom::End(0))? < size {
-        rustix::fs::ftruncate(file, size)?;
-        rustix::fs::fsync(file)?;
-    }
-    Ok(())
 }
 
 /// Logical and physical sector of a block device.

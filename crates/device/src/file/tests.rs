@@ -227,6 +227,64 @@ fn creating_extends_and_never_cuts() {
 }
 
 #[test]
+fn what_is_not_kept_is_again_what_it_was() {
+    let fixture = fixture();
+    let options = FileOptions::new(Mode::ReadWriteExclusive);
+    let make = || FileDevice::create_with(&fixture.path, SIZE, &options).unwrap();
+    let len = || fs::metadata(&fixture.path).map(|metadata| metadata.len());
+    drop(make());
+    assert!(len().is_err());
+    make().keep();
+    assert_eq!(len().unwrap(), SIZE);
+    fs::write(&fixture.path, pattern(8192, 9)).unwrap();
+    drop(make());
+    assert_eq!(fs::read(&fixture.path).unwrap(), pattern(8192, 9));
+    // A size that no file has.
+    assert!(FileDevice::create_with(&fixture.path, u64::MAX >> 1, &options).is_err());
+    assert_eq!(len().unwrap(), 8192);
+    fs::remove_file(&fixture.path).unwrap();
+    assert!(FileDevice::create_with(&fixture.path, u64::MAX >> 1, &options).is_err());
+    assert!(len().is_err());
+}
+
+#[test]
+fn what_others_did_to_a_file_that_is_not_kept_stays() {
+    let fixture = fixture();
+    let options = FileOptions::new(Mode::ReadWriteExclusive);
+    let make = || FileDevice::create_with(&fixture.path, SIZE, &options).unwrap();
+    let device = make();
+    fs::remove_file(&fixture.path).unwrap();
+    fs::write(&fixture.path, pattern(8192, 10)).unwrap();
+    drop(device);
+    assert_eq!(fs::read(&fixture.path).unwrap(), pattern(8192, 10));
+    let device = make();
+    let file = File::options().write(true).open(&fixture.path).unwrap();
+    file.set_len(2 * SIZE).unwrap();
+    drop(device);
+    assert_eq!(file.metadata().unwrap().len(), 2 * SIZE);
+}
+
+#[test]
+fn a_file_that_is_taken_back_while_others_wait_for_it_is_made_anew() {
+    let fixture = fixture();
+    let options = FileOptions {
+        lock_wait: Duration::from_secs(60),
+        ..FileOptions::new(Mode::ReadWriteExclusive)
+    };
+    let make = || FileDevice::create_with(&fixture.path, SIZE, &options).unwrap();
+    let first = make();
+    thread::scope(|scope| {
+        let second = scope.spawn(make);
+        thread::sleep(Duration::from_millis(50));
+        drop(first);
+        let second = second.join().unwrap();
+        assert_eq!(fs::metadata(&fixture.path).unwrap().len(), SIZE);
+        drop(second);
+    });
+    assert!(!fixture.path.exists());
+}
+
+#[test]
 fn a_file_that_was_extended_is_measured_again_under_the_same_lock() {
     let fixture = fixture();
     let device = FileDevice::create(&fixture.path, SIZE).unwrap();
