@@ -3,6 +3,9 @@
 //! It is told by packets, and answers each with one: `done`, or why not. In the background it is the daemon's supervisor,
 //! at the other end of the daemon's standard input, which keeps descriptors for a successor too
 //! ([`super::supervisor`]). Else it is a child of the daemon's. It ends with the daemon.
+//!
+//! Wishes of a mount's have a connection and a thread of their own: a mount that ends waits for its daemon, which may have
+//! something else to say before it can answer.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -11,7 +14,8 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use loamfs_fuse::{MountEntry, NodeId, detach, unmount};
 use rustix::io::fcntl_dupfd_cloexec;
@@ -45,8 +49,15 @@ impl Wish {
     const WORDS: Words<Self> = Words(&[("end", Self::End), ("detach", Self::Detach)]);
 }
 
+/// Has the connection that comes with it serve wishes.
+const WISHES: &str = "wishes";
+
 /// The daemon's way to that process.
-pub struct Unmounter(Mutex<OwnedFd>);
+pub struct Unmounter {
+    socket: Mutex<OwnedFd>,
+    /// The way of wishes, where the other process is not of an earlier version.
+    wishes: Option<Mutex<OwnedFd>>,
+}
 
 impl Unmounter {
     /// The supervisor of a daemon in the background.
@@ -74,7 +85,13 @@ impl Unmounter {
     }
 
     fn at(socket: OwnedFd) -> Self {
-        Self(Mutex::new(socket))
+        let wishes = wishes(&socket).inspect_err(|error| {
+            tracing::debug!("no connection for wishes: {error}");
+        });
+        Self {
+            socket: Mutex::new(socket),
+            wishes: wishes.ok().map(Mutex::new),
+        }
     }
 
     /// Has it take away the mount of this device number.
@@ -84,7 +101,8 @@ impl Unmounter {
     /// Why it cannot, or that it is gone.
     pub fn ask(&self, wish: Wish, (major, minor): (u32, u32)) -> Result<(), String> {
         let words = format!("{} {major}:{minor}", Wish::WORDS.word(wish));
-        self.tell(&words, &[])
+        let way = self.wishes.as_ref().unwrap_or(&self.socket);
+        tell(&*locked(way), &words, &[])
     }
 
     /// Has the supervisor keep descriptors for a successor, instead of those that it kept as the same.
@@ -142,7 +160,7 @@ impl Unmounter {
     ///
     /// As [`ask`](Self::ask).
     pub fn take(&self) -> Result<Keep, String> {
-        let socket = self.lock();
+        let socket = locked(&self.socket);
         let failed = |error: io::Error| error.to_string();
         packets::send(&*socket, "take", &[]).map_err(failed)?;
         let mut kept = Keep::default();
@@ -155,19 +173,28 @@ impl Unmounter {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, OwnedFd> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn tell(&self, words: &str, descriptors: &[BorrowedFd<'_>]) -> Result<(), String> {
-        let socket = self.lock();
-        let answer =
-            packets::send(&*socket, words, descriptors).and_then(|()| packets::receive(&*socket));
-        match answer {
-            Ok(Some(packet)) if packet.text == "done" => Ok(()),
-            Ok(Some(packet)) => Err(packet.text),
-            _ => Err(gone()),
-        }
+        tell(&*locked(&self.socket), words, descriptors)
+    }
+}
+
+/// A connection of its own for wishes. It is made before the daemon is confined, which makes none afterwards.
+fn wishes(socket: &OwnedFd) -> Result<OwnedFd, String> {
+    let (ours, theirs) = packets::pair().map_err(|error| error.to_string())?;
+    tell(socket, WISHES, &[theirs.as_fd()])?;
+    Ok(ours)
+}
+
+fn locked(way: &Mutex<OwnedFd>) -> MutexGuard<'_, OwnedFd> {
+    way.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn tell(socket: &OwnedFd, words: &str, descriptors: &[BorrowedFd<'_>]) -> Result<(), String> {
+    let answer = packets::send(socket, words, descriptors).and_then(|()| packets::receive(socket));
+    match answer {
+        Ok(Some(packet)) if packet.text == "done" => Ok(()),
+        Ok(Some(packet)) => Err(packet.text),
+        _ => Err(gone()),
     }
 }
 
@@ -183,12 +210,26 @@ pub fn serve(socket: &OwnedFd, mut otherwise: impl FnMut(Packet) -> Result<(), S
             Some((Wish::Detach, device)) => {
                 views(device).iter().try_for_each(|view| detached(view))
             }
+            None if packet.text == WISHES => serve_wishes(packet),
             None => otherwise(packet),
         };
         let words = answer.err().unwrap_or_else(|| "done".to_owned());
         // The daemon may have ended by it.
         let _ = packets::send(socket, &words, &[]);
     }
+}
+
+/// Serves the connection that came with a packet, beside what the daemon says otherwise.
+fn serve_wishes(packet: Packet) -> Result<(), String> {
+    let socket = packet.descriptors.into_iter().next();
+    let socket = socket.ok_or("there is no connection")?;
+    let other = |_| Err("that is no wish".to_owned());
+    let spawned = thread::Builder::new()
+        .name("wishes".into())
+        .spawn(move || serve(&socket, other));
+    spawned
+        .map(drop)
+        .map_err(|error| format!("no thread can be started: {error}"))
 }
 
 /// As [`serve`], for the daemon at the other end of standard input.
@@ -283,7 +324,18 @@ fn cut_off(mountpoint: &Path) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::mpsc::{self, Receiver, Sender};
+    use std::time::Duration;
+
     use super::*;
+
+    /// Long enough for whatever does not hang.
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    fn waited(until: &Receiver<()>) -> Result<(), String> {
+        until.recv_timeout(PATIENCE).map_err(|_| "in vain".into())
+    }
 
     #[test]
     fn wishes_are_read_as_they_were_written() {
@@ -308,5 +360,73 @@ mod tests {
         drop(theirs);
         let said = Unmounter::at(ours).ask(Wish::End, (0, 1)).unwrap_err();
         assert_eq!(said, "the process that unmounts is gone");
+    }
+    /// A supervisor where a mount ends once its daemon has said something else.
+    struct Slow {
+        begins: Sender<()>,
+        says: Sender<()>,
+        said: Mutex<Receiver<()>>,
+    }
+
+    impl Slow {
+        fn serve(self: Arc<Self>, socket: OwnedFd) {
+            while let Ok(Some(packet)) = packets::receive(&socket) {
+                let answer = match packet.text.split(' ').next() {
+                    Some(WISHES) => {
+                        for socket in packet.descriptors {
+                            let slow = Arc::clone(&self);
+                            thread::spawn(move || slow.serve(socket));
+                        }
+                        Ok(())
+                    }
+                    Some("end") => {
+                        self.begins.send(()).unwrap();
+                        waited(&self.said.lock().unwrap())
+                    }
+                    _ => self.says.send(()).map_err(|error| error.to_string()),
+                };
+                let words = answer.err().unwrap_or_else(|| "done".to_owned());
+                packets::send(&socket, &words, &[]).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_mount_keeps_nobody_from_saying_something() {
+        let (ours, theirs) = packets::pair().unwrap();
+        let ((begins, has_begun), (says, said)) = (mpsc::channel(), mpsc::channel());
+        let said = Mutex::new(said);
+        let slow = Arc::new(Slow { begins, says, said });
+        thread::spawn(move || slow.serve(theirs));
+        let unmounter = Unmounter::at(ours);
+        thread::scope(|scope| {
+            let ended = scope.spawn(|| unmounter.ask(Wish::End, (0, 1)));
+            waited(&has_begun).unwrap();
+            assert_eq!(unmounter.say("failed x"), Ok(()));
+            assert_eq!(ended.join().unwrap(), Ok(()));
+        });
+    }
+
+    #[test]
+    fn wishes_are_served_beside_other_words() {
+        let (ours, theirs) = packets::pair().unwrap();
+        let ((begins, has_begun), (ends, has_ended)) = (mpsc::channel(), mpsc::channel());
+        let server = thread::spawn(move || {
+            serve(&theirs, |_| {
+                begins.send(()).unwrap();
+                waited(&has_ended)
+            });
+        });
+        let unmounter = Unmounter::at(ours);
+        thread::scope(|scope| {
+            let said = scope.spawn(|| unmounter.say("failed x"));
+            waited(&has_begun).unwrap();
+            let said_of_it = unmounter.ask(Wish::End, (0, u32::MAX)).unwrap_err();
+            assert_eq!(said_of_it, "it is not in the mount table");
+            ends.send(()).unwrap();
+            assert_eq!(said.join().unwrap(), Ok(()));
+        });
+        drop(unmounter);
+        server.join().unwrap();
     }
 }
