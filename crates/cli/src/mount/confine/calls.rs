@@ -52,7 +52,7 @@ const ANY: &[c_long] = &[
     libc::SYS_unlinkat,
     libc::SYS_renameat,
     libc::SYS_renameat2,
-    // The socket that commands ask at, and that of the system's log.
+    // The socket that commands ask at, which is bound before, and that of the system's log.
     libc::SYS_connect,
     libc::SYS_accept4,
     libc::SYS_sendto,
@@ -122,6 +122,9 @@ const OLDER: &[c_long] = &[];
 /// What the drivers of block devices and of /dev/fuse, and sockets, are asked for: BLKDISCARD, FUSE_DEV_IOC_CLONE, FIONBIO.
 const IOCTLS: [u64; 3] = [0x1277, 0x8004_e500, 0x5421];
 
+/// The bits of a socket's type that say which it is; others are flags.
+const SOCKET_TYPE: u64 = 0xf;
+
 /// PR_GET_AUXV, by which a library learns of the processor.
 const GET_AUXV: u64 = 0x4155_5856;
 
@@ -166,7 +169,7 @@ fn allowed() -> Result<Rules, BackendError> {
         each.collect::<Result<Vec<_>, _>>()
     };
     rules.insert(libc::SYS_ioctl, one_of(1, &IOCTLS)?);
-    rules.insert(libc::SYS_socket, one_of(0, &[libc::AF_UNIX as u64])?);
+    rules.insert(libc::SYS_socket, vec![datagrams()?]);
     let names = [libc::PR_SET_NAME as u64, libc::PR_SET_VMA as u64];
     rules.insert(
         libc::SYS_prctl,
@@ -194,6 +197,18 @@ fn for_rings() -> Result<Rules, BackendError> {
         (libc::SYS_io_uring_enter, Vec::new()),
         (libc::SYS_sched_setaffinity, vec![equal(0, 0)?]),
     ]))
+}
+
+/// A local socket for datagrams, as the system's log has it. Landlock keeps nobody from connecting to a local socket that has
+/// a name, and what may do much to a machine listens at such, for connections.
+fn datagrams() -> Result<SeccompRule, BackendError> {
+    let condition = |argument, operator, value: i32| {
+        SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value as u64)
+    };
+    SeccompRule::new(vec![
+        condition(0, SeccompCmpOp::Eq, libc::AF_UNIX)?,
+        condition(1, SeccompCmpOp::MaskedEq(SOCKET_TYPE), libc::SOCK_DGRAM)?,
+    ])
 }
 
 /// That an argument, of 32 bits, is this.
@@ -245,7 +260,7 @@ mod tests {
     use std::fs::File;
     use std::io::Read;
     use std::net::{TcpListener, UdpSocket};
-    use std::os::unix::net::UnixDatagram;
+    use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
     use std::process::Command;
     use std::thread;
 
@@ -274,6 +289,10 @@ mod tests {
     #[ignore = "for the test above: it restricts the process"]
     fn restricted() {
         let earlier = thread::spawn(thread::park);
+        let path = std::env::temp_dir().join(format!("loamfs-restricted-{}", std::process::id()));
+        let (service, log) = (path.with_extension("sock"), path.with_extension("log"));
+        let _service = UnixListener::bind(&service).unwrap();
+        let _log = UnixDatagram::bind(&log).unwrap();
         rustix::thread::set_no_new_privs(true).unwrap();
         restrict(false).unwrap();
         let refused = |error: io::Error| assert_eq!(error.raw_os_error(), Some(libc::ENOSYS));
@@ -322,11 +341,13 @@ mod tests {
             .unwrap()
             .read_to_string(&mut text)
             .unwrap();
-        UnixDatagram::unbound()
-            .unwrap()
-            .set_nonblocking(true)
-            .unwrap();
-        let path = std::env::temp_dir().join(format!("loamfs-restricted-{}", std::process::id()));
+        refused(UnixStream::connect(&service).unwrap_err());
+        let to_log = UnixDatagram::unbound().unwrap();
+        to_log.set_nonblocking(true).unwrap();
+        to_log.connect(&log).unwrap();
+        to_log.send(b"line").unwrap();
+        std::fs::remove_file(&service).unwrap();
+        std::fs::remove_file(&log).unwrap();
         std::fs::write(&path, b"log").unwrap();
         let aside = path.with_extension("old");
         std::fs::rename(&path, &aside).unwrap();
