@@ -63,9 +63,11 @@ impl DevFuse {
     }
 
     /// Has the first channel put off what need not be carried out before
-    /// [`resume`](Transport::resume).
+    /// [`resume`](Transport::resume). That channel may be reading then, for as long as nobody asks for anything more, so that
+    /// another one has to have its turn beside it.
     pub(crate) fn putting_off(self) -> Self {
         Self {
+            spare: Arc::new(Spare::new(self.spare.readers_max().max(2))),
             later: Some(Arc::default()),
             ..self
         }
@@ -391,4 +393,68 @@ fn copied(request: &[u8]) -> AlignedBuffer {
     let mut buffer = AlignedBuffer::new(WRITE_PREFIX, request.len());
     buffer.bytes_mut()[..request.len()].copy_from_slice(request);
     buffer
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixDatagram;
+
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+    use super::*;
+    use crate::request::build::Builder;
+    use crate::wire::opcode;
+    use crate::{Dispatcher, Filesystem, Negotiated};
+
+    /// Implements nothing.
+    struct Empty;
+
+    impl Filesystem for Empty {}
+
+    /// Has this thread, and those that it starts, see one processor.
+    fn see_one_processor() {
+        let all = sched_getaffinity(None).unwrap();
+        let mut one = CpuSet::new();
+        one.set((0..CpuSet::MAX_CPU).find(|cpu| all.is_set(*cpu)).unwrap());
+        sched_setaffinity(None, &one).unwrap();
+    }
+
+    /// Whether something waits to be read.
+    fn is_waiting(socket: &UnixDatagram) -> bool {
+        let mut asked = [PollFd::new(socket, PollFlags::IN)];
+        poll(&mut asked, Some(&Timespec::default())).unwrap() > 0
+    }
+
+    #[test]
+    fn what_was_put_off_is_carried_out_though_nobody_asks_for_more() {
+        see_one_processor();
+        let (kernel, ours) = UnixDatagram::pair().unwrap();
+        kernel
+            .set_read_timeout(Some(Duration::from_secs(10)))
+            .unwrap();
+        let config = Config::default();
+        let dispatcher = Arc::new(Dispatcher::new(Arc::new(Empty), config.clone()));
+        dispatcher.take_over(Negotiated::from_words([31, 7, 1, 65_536]).unwrap());
+        let connection = Arc::new(OwnedFd::from(ours.try_clone().unwrap()));
+        let transport = DevFuse::new(connection, &[], &config).putting_off();
+        // They read for as long as the process lives: nothing but a mount ends.
+        let serve = || {
+            let (mut channel, worker) = (transport.open(), dispatcher.worker());
+            thread::spawn(move || channel.serve(&worker));
+        };
+        serve();
+        let request = Builder::new(opcode::GETATTR, 1).contiguous();
+        kernel.send(&request).unwrap();
+        while is_waiting(&ours) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        thread::sleep(Duration::from_millis(50));
+        assert!(!is_waiting(&kernel), "it is put off");
+        transport.resume();
+        serve();
+        let mut reply = [0; 256];
+        assert!(kernel.recv(&mut reply).is_ok());
+        std::mem::forget(kernel);
+    }
 }

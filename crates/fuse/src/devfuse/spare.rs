@@ -59,6 +59,11 @@ impl<T> Spare<T> {
         }
     }
 
+    /// How many threads read at a time.
+    pub(super) fn readers_max(&self) -> usize {
+        self.readers_max
+    }
+
     /// One more thread is free. Returns when it is its turn to read.
     pub(super) fn join(&self) {
         let mut state = self.lock();
