@@ -176,11 +176,13 @@ impl Scrubber {
                 let _ = keep(&volume);
                 kept = Instant::now();
             }
-            drop(volume);
             let Some(rest) = ended else {
-                self.shared.run().going = false;
-                return;
+                match self.goes_on(&volume) {
+                    true => continue,
+                    false => return,
+                }
             };
+            drop(volume);
             let run = self.shared.run();
             let waited = self
                 .shared
@@ -191,6 +193,14 @@ impl Scrubber {
                 return;
             }
         }
+    }
+
+    /// Whether somebody has started a scrub while the last one ended. Who does so later starts a thread.
+    fn goes_on(&self, volume: &Volume) -> bool {
+        let mut run = self.shared.run();
+        let is_under_way = volume.scrub().mark().next.0 != 0;
+        run.going &= is_under_way && run.failed.is_none();
+        run.going
     }
 
     /// Takes note of a step. Returns how long to rest before the next one; `None` at the end.
@@ -318,5 +328,66 @@ impl Found {
             "reason": self.words,
             "sentence": self.sentence(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc::{self, Receiver, Sender};
+
+    use loamfs_device::{Device, Issued, MemoryDevice, ObservedDevice, Observer, Op};
+    use loamfs_fs::{Env, MkfsOptions, OpenOptions};
+
+    use super::*;
+
+    /// Long enough for whatever does not hang.
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    /// Keeps the next write waiting, once it is closed.
+    struct Gate {
+        is_closed: AtomicBool,
+        reached: Sender<()>,
+        opens: Mutex<Receiver<()>>,
+    }
+
+    impl Observer for Gate {
+        fn issued(&self, request: Issued) {
+            if request.op == Op::Write && self.is_closed.swap(false, Ordering::SeqCst) {
+                self.reached.send(()).unwrap();
+                let opens = self.opens.lock().unwrap();
+                opens.recv_timeout(PATIENCE).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn a_scrub_that_is_started_while_the_last_one_ends_is_carried_out() {
+        let ((reached, is_reached), (open, opens)) = (mpsc::channel(), mpsc::channel());
+        let gate = Arc::new(Gate {
+            is_closed: AtomicBool::new(false),
+            reached,
+            opens: Mutex::new(opens),
+        });
+        let memory = MemoryDevice::new(16 << 20);
+        let device: Arc<dyn Device> = Arc::new(ObservedDevice::new(memory, Arc::clone(&gate)));
+        loamfs_fs::mkfs(&device, &MkfsOptions::default(), &Env::system()).unwrap();
+        let volume = Volume::open(device, &OpenOptions::default(), Env::system()).unwrap();
+        let volume = Arc::new(volume);
+        let scrubber = Scrubber::new(Arc::downgrade(&volume));
+        gate.is_closed.store(true, Ordering::SeqCst);
+        scrubber.start(Pace::default()).unwrap();
+        is_reached.recv_timeout(PATIENCE).unwrap();
+        scrubber.start(Pace::default()).unwrap();
+        open.send(()).unwrap();
+        let began = Instant::now();
+        while scrubber.to_json(&volume)["running"] == true && began.elapsed() < PATIENCE {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let told = scrubber.to_json(&volume);
+        assert_eq!(told["running"], false);
+        assert_eq!(told["under_way"], false);
+        assert_ne!(told["verified_bytes"], 0);
+        scrubber.end();
     }
 }
