@@ -4,13 +4,17 @@
 mod common;
 
 use common::{made, open};
-use loamfs_device::{Device, IoKind, Read, Write};
+use loamfs_device::{
+    Device, IoKind, Issued, MemoryDevice, ObservedDevice, Observer, Op, Read, Write,
+};
 use loamfs_format::summary::HEADER_SIZE;
 use loamfs_format::superblock;
-use loamfs_fs::{Damaged, Ino, NewInode, Place, ROOT_INO, Volume, XattrMode, superblocks};
+use loamfs_fs::{
+    Damaged, Env, Ino, MkfsOptions, NewInode, Place, ROOT_INO, Volume, XattrMode, mkfs, superblocks,
+};
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 const LARGE: usize = 1 << 20;
 
@@ -236,4 +240,35 @@ fn nothing_is_damaged_that_others_change_meanwhile() {
             assert!(damaged.is_empty(), "{damaged:?}");
         }
     });
+}
+
+/// Begins a scrub anew at each read of the device, once it has a volume.
+#[derive(Default)]
+struct Impatient(OnceLock<Weak<Volume>>);
+
+impl Observer for Impatient {
+    fn issued(&self, request: Issued) {
+        if request.op == Op::Read
+            && let Some(volume) = self.0.get().and_then(Weak::upgrade)
+        {
+            volume.scrub().begin(true);
+        }
+    }
+}
+
+#[test]
+fn a_scrub_that_begins_anew_during_a_step_begins_at_the_beginning() {
+    let impatient = Arc::new(Impatient::default());
+    let memory = MemoryDevice::new(64 << 20);
+    let device: Arc<dyn Device> = Arc::new(ObservedDevice::new(memory, Arc::clone(&impatient)));
+    mkfs(&device, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
+    let volume = Arc::new(full(&device));
+    volume.scrub().begin(true);
+    let beginning = volume.scrub().mark().next;
+    volume.scrub().step().unwrap();
+    assert_ne!(volume.scrub().mark().next, beginning);
+    impatient.0.set(Arc::downgrade(&volume)).unwrap();
+    let step = volume.scrub().step().unwrap();
+    assert!(step.bytes > 0 && !step.ended);
+    assert_eq!(volume.scrub().mark().next, beginning);
 }

@@ -166,15 +166,19 @@ impl Scrub<'_> {
                 break;
             }
         }
-        self.advance(at, &done);
+        done.ended &= self.advance(from, at, &done);
         Ok(done)
     }
 
-    /// Notes how far it is.
-    fn advance(&self, next: FragAddr, done: &Scrubbed) {
+    /// Notes how far a step at `from` came, unless another scrub began meanwhile, which has all before it. Returns whether it
+    /// noted that.
+    fn advance(&self, from: FragAddr, next: FragAddr, done: &Scrubbed) -> bool {
         let mut core = self.volume.core();
         let now = core.env.now().seconds;
         let mark = &mut core.sb.scrub;
+        if mark.next != from {
+            return false;
+        }
         mark.next = next;
         mark.damaged += done.damaged.len() as u64;
         mark.healed += done.damaged.iter().filter(|it| it.healed).count() as u64;
@@ -182,6 +186,7 @@ impl Scrub<'_> {
             mark.next = FragAddr(0);
             mark.until = now;
         }
+        true
     }
 
     /// Brings to the device how far it is, and what it wrote anew: both superblock copies are written.
