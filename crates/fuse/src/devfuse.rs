@@ -434,7 +434,7 @@ mod tests {
             .set_read_timeout(Some(Duration::from_secs(10)))
             .unwrap();
         let config = Config::default();
-        let dispatcher = Arc::new(Dispatcher::new(Arc::new(Empty), config.clone()));
+        let dispatcher = Arc::new(Dispatcher::new(Arc::new(Empty), config));
         dispatcher.take_over(Negotiated::from_words([31, 7, 1, 65_536]).unwrap());
         let connection = Arc::new(OwnedFd::from(ours.try_clone().unwrap()));
         let transport = DevFuse::new(connection, &[], &config).putting_off();

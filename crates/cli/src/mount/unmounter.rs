@@ -102,7 +102,7 @@ impl Unmounter {
     pub fn ask(&self, wish: Wish, (major, minor): (u32, u32)) -> Result<(), String> {
         let words = format!("{} {major}:{minor}", Wish::WORDS.word(wish));
         let way = self.wishes.as_ref().unwrap_or(&self.socket);
-        tell(&*locked(way), &words, &[])
+        tell(&locked(way), &words, &[])
     }
 
     /// Has the supervisor keep descriptors for a successor, instead of those that it kept as the same.
@@ -174,7 +174,7 @@ impl Unmounter {
     }
 
     fn tell(&self, words: &str, descriptors: &[BorrowedFd<'_>]) -> Result<(), String> {
-        tell(&*locked(&self.socket), words, descriptors)
+        tell(&locked(&self.socket), words, descriptors)
     }
 }
 
