@@ -103,3 +103,28 @@ expect 0 "$loamfs" unmount "$mnt"
 [ ! -s "$work/out" ] || fail "it is said again: $(cat "$work/out")"
 expect 0 "$loamfs" check "$image"
 ok "an unmount of a dead mount is no success if something was lost, and else it is"
+
+# ---- what a daemon has to say while its mount ends -----------------------------------------------------------------
+
+# The kernel is to forget what was stored through a mapping and is refused, which the supervisor sees to, as it does to the end.
+mount_it
+daemon=$(daemon)
+python3 - "$mnt/protected" "$work/stored" <<'END' &
+import mmap, signal, subprocess, sys
+file = open(sys.argv[1], "w+b")
+file.truncate(4096)
+stored = mmap.mmap(file.fileno(), 4096)
+subprocess.run(["chattr", "+i", sys.argv[1]], check=True)
+stored[:6] = b"stored"
+open(sys.argv[2], "w")
+signal.pause()
+END
+user=$!
+until_it test -e "$work/stored"
+kill "$daemon"
+has_ended() { ! grep -qs . "/proc/$daemon/cmdline"; }
+until_it has_ended
+kill "$user"
+wait "$user" || true
+expect 0 "$loamfs" check "$image"
+ok "a daemon in use that is told to end does, with something to say to who ends its mount"

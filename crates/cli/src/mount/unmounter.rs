@@ -204,32 +204,52 @@ fn gone() -> String {
 
 /// Does what the daemon at the other end asks for, until that ends. What is no wish of a mount's is for `otherwise`.
 pub fn serve(socket: &OwnedFd, mut otherwise: impl FnMut(Packet) -> Result<(), String>) {
-    while let Ok(Some(packet)) = packets::receive(socket) {
-        let answer = match parse(&packet.text) {
-            Some((Wish::End, device)) => end(&views(device)),
-            Some((Wish::Detach, device)) => {
-                views(device).iter().try_for_each(|view| detached(view))
-            }
-            None if packet.text == WISHES => serve_wishes(packet),
-            None => otherwise(packet),
-        };
-        let words = answer.err().unwrap_or_else(|| "done".to_owned());
-        // The daemon may have ended by it.
-        let _ = packets::send(socket, &words, &[]);
-    }
+    let mut has_wishes = false;
+    answer(socket, |packet| match carried_out(&packet.text) {
+        Some(result) => result,
+        // One is enough: whoever went wrong must not have as many threads as he likes.
+        None if packet.text == WISHES && !has_wishes => {
+            has_wishes = true;
+            serve_wishes(packet)
+        }
+        None => otherwise(packet),
+    });
 }
 
 /// Serves the connection that came with a packet, beside what the daemon says otherwise.
 fn serve_wishes(packet: Packet) -> Result<(), String> {
     let socket = packet.descriptors.into_iter().next();
     let socket = socket.ok_or("there is no connection")?;
-    let other = |_| Err("that is no wish".to_owned());
+    let wish = |packet: Packet| {
+        let result = carried_out(&packet.text);
+        result.unwrap_or_else(|| Err("that is no wish".to_owned()))
+    };
     let spawned = thread::Builder::new()
         .name("wishes".into())
-        .spawn(move || serve(&socket, other));
+        .spawn(move || answer(&socket, wish));
     spawned
         .map(drop)
         .map_err(|error| format!("no thread can be started: {error}"))
+}
+
+/// Answers what comes, until the other end is gone.
+fn answer(socket: &OwnedFd, mut result_of: impl FnMut(Packet) -> Result<(), String>) {
+    while let Ok(Some(packet)) = packets::receive(socket) {
+        let words = result_of(packet).err();
+        let words = words.unwrap_or_else(|| "done".to_owned());
+        // The daemon may have ended by it.
+        let _ = packets::send(socket, &words, &[]);
+    }
+}
+
+/// How a wish of a mount's ended; `None` if it is none.
+fn carried_out(words: &str) -> Option<Result<(), String>> {
+    let (wish, device) = parse(words)?;
+    let views = views(device);
+    Some(match wish {
+        Wish::End => end(&views),
+        Wish::Detach => views.iter().try_for_each(|view| detached(view)),
+    })
 }
 
 /// As [`serve`], for the daemon at the other end of standard input.
@@ -361,6 +381,7 @@ mod tests {
         let said = Unmounter::at(ours).ask(Wish::End, (0, 1)).unwrap_err();
         assert_eq!(said, "the process that unmounts is gone");
     }
+
     /// A supervisor where a mount ends once its daemon has said something else.
     struct Slow {
         begins: Sender<()>,
@@ -428,5 +449,13 @@ mod tests {
         });
         drop(unmounter);
         server.join().unwrap();
+    }
+    #[test]
+    fn a_daemon_has_one_connection_for_wishes() {
+        let (ours, theirs) = packets::pair().unwrap();
+        thread::spawn(move || serve(&theirs, |_| Err("what?".to_owned())));
+        let first = wishes(&ours).unwrap();
+        assert_eq!(wishes(&ours).err().as_deref(), Some("what?"));
+        assert_eq!(wishes(&first).err().as_deref(), Some("that is no wish"));
     }
 }
