@@ -36,8 +36,8 @@ use loamfs_format::maps::{LazyEntry, OwnerRecord};
 use loamfs_format::node::TreeRoot;
 use loamfs_format::summary::{Record, Unwritten};
 use loamfs_format::superblock::{
-    CheckpointRef, DeviceState, Features, INCOMPATIBLE_LAZY_INODES, RO_COMPATIBLE_SECOND_COPIES,
-    Superblock,
+    CheckpointRef, DeviceKind, DeviceState, Features, INCOMPATIBLE_LAZY_INODES,
+    RO_COMPATIBLE_SECOND_COPIES, Superblock,
 };
 use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, GroupNo, Ino, Ssn};
 use loamfs_log::LogError;
@@ -112,7 +112,9 @@ pub(crate) fn open(
     let windows = settings.shares.windows(blocks as u64);
     let reader = Reader::new(Arc::clone(device), sb.geometry, windows);
     let reader = reader.that_reads_around(settings.read_around);
-    let keeps_hot = settings.hot && !settings.read_only;
+    // Nothing is hot where no device is fast, and whoever writes has nobody to tell.
+    let has_fast = sb.devices.iter().any(|it| it.kind == DeviceKind::Fast);
+    let keeps_hot = settings.hot && !settings.read_only && has_fast;
     let last = chain.links[chain.links.len() - 1].header.ssn;
     let hot = keeps_hot.then(|| Hot::new(sb.geometry, sb.uuid, last, settings.shares.bytes));
     let reader = reader.that_keeps_hot(hot);
