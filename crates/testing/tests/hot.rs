@@ -141,6 +141,24 @@ impl Stand {
         Stand { volume, ..self }
     }
 
+    /// Writes something else there.
+    fn overwrite(&mut self, at: usize, new: &[u8]) {
+        self.volume.write(self.hot, at as u64, new).unwrap();
+        self.held[at..at + new.len()].copy_from_slice(new);
+    }
+
+    /// What was written over is read from its images, and then from where they settled.
+    fn settles(&self) {
+        self.volume.sync().unwrap();
+        self.forget();
+        self.read();
+        self.volume.upkeep().settle(usize::MAX).unwrap();
+        self.volume.sync().unwrap();
+        self.forget();
+        self.read();
+        self.is_sound();
+    }
+
     fn is_sound(&self) {
         self.volume.sync().unwrap();
         let report = check(self.device.as_ref(), &mut Options::default());
@@ -219,19 +237,10 @@ fn what_was_written_anew_is_not_read_as_it_was() {
     stand.warm();
     for (i, at) in stand.pieces().enumerate() {
         if i % 3 != 0 {
-            let new = content(PIECE, 100 + i);
-            stand.volume.write(stand.hot, at as u64, &new).unwrap();
-            stand.held[at..at + PIECE].copy_from_slice(&new);
+            stand.overwrite(at, &content(PIECE, 100 + i));
         }
     }
-    stand.volume.sync().unwrap();
-    stand.forget();
-    stand.read();
-    stand.volume.upkeep().settle(usize::MAX).unwrap();
-    stand.volume.sync().unwrap();
-    stand.forget();
-    stand.read();
-    stand.is_sound();
+    stand.settles();
     let stand = stand.reopen(false);
     stand.read();
     stand.warm();
@@ -357,18 +366,9 @@ fn what_an_earlier_tenant_left_is_not_believed_whatever_its_checksum() {
 fn what_settles_is_not_read_as_what_was_hot_there() {
     let (mut stand, wanted) = with_forged();
     for at in stand.pieces() {
-        let new = &wanted[at..at + PIECE];
-        stand.volume.write(stand.hot, at as u64, new).unwrap();
-        stand.held[at..at + PIECE].copy_from_slice(new);
+        stand.overwrite(at, &wanted[at..at + PIECE]);
     }
-    stand.volume.sync().unwrap();
-    stand.forget();
-    stand.read();
-    stand.volume.upkeep().settle(usize::MAX).unwrap();
-    stand.volume.sync().unwrap();
-    stand.forget();
-    stand.read();
-    stand.is_sound();
+    stand.settles();
 }
 
 /// The same, of what tables tell: a home that had been given up as the volume was closed has another tenant before anybody reads them.
