@@ -15,7 +15,8 @@
 //!
 //! An operation that makes several changes to one tree prepares them all, then puts new keys *before* it removes
 //! others: a removal that empties a node leaves its range to a neighbour, which a later put of a new key would need
-//! and which nobody prepared. In that order no later change needs a node that was not prepared. A merge whose
+//! and which nobody prepared. In that order no later change needs a node that was not prepared, if what is removed is
+//! there: the search for what is not ends in such a neighbour, too. A merge whose
 //! sibling happens not to be in memory is left out; the node stays small until the next removal.
 //!
 //! # Invariants

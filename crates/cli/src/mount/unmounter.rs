@@ -450,6 +450,7 @@ mod tests {
         drop(unmounter);
         server.join().unwrap();
     }
+
     #[test]
     fn a_daemon_has_one_connection_for_wishes() {
         let (ours, theirs) = packets::pair().unwrap();

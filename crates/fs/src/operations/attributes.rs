@@ -71,7 +71,7 @@ impl Change for SettingAttributes {
                 data,
             },
             // Shrinking gives space back, so it works on a full volume; and so does what comes before a write that has a place.
-            _ if self.set.size.is_some() || self.set == SetAttr::default() => {
+            _ if self.set.size.is_some() || comes_before_write(&self.set) => {
                 Claim::Either { log: cost }
             }
             _ => Claim::Growth { log: cost, data: 0 },
@@ -110,6 +110,15 @@ impl Change for SettingAttributes {
     }
 }
 
+/// Whether nothing is set, but that privileges may go: so a write is announced.
+fn comes_before_write(set: &SetAttr) -> bool {
+    let nothing = SetAttr {
+        drop_privileges: set.drop_privileges,
+        ..SetAttr::default()
+    };
+    *set == nothing
+}
+
 /// Takes set-user-id and the like away where they are set, and says whether they were.
 pub(crate) struct DropPrivileges {
     pub ino: Ino,
@@ -142,8 +151,7 @@ impl Change for DroppingPrivileges {
     type Done = bool;
 
     fn claim(&self) -> Claim {
-        // The write behind it may have a place on a full volume.
-        Claim::Either { log: NAMES_COST }
+        self.0.claim()
     }
 
     fn apply(self, core: &mut Core) -> Result<bool, Broken> {

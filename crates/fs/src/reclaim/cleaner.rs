@@ -403,13 +403,15 @@ impl Cleaner<'_> {
     /// the fragments of that; none where holes were few.
     pub fn cheaper_than_cutting(&self, prices: &Prices) -> Option<(CostLimit, u64)> {
         let CutInto { holes, frags } = self.reclaim.last_cut();
-        let many = holes >= HOLES_MANY && !self.space.is_all_log();
+        if holes < HOLES_MANY || self.space.is_all_log() {
+            return None;
+        }
         let written = match self.says_deltas {
             true => Written::WITH_DELTAS,
             false => Written::WITH_BLOCKS,
         };
-        let limit = || CostLimit::Cheaper(prices.plugging(frags / holes, frags, written));
-        many.then(|| (limit(), frags))
+        let limit = CostLimit::Cheaper(prices.plugging(frags / holes, frags, written));
+        Some((limit, frags))
     }
 
     /// Log ranges to be compacted, the cheapest that are worth it, until about `frags` fragments are won that are free in holes

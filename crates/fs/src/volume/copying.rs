@@ -320,7 +320,8 @@ mod tests {
         let ino = alone.lookup(ROOT_INO, b"f1").unwrap().ino;
         assert_eq!(alone.read(ino, 0, 4_096).unwrap(), [7; 3_000]);
     }
-    /// A file that is there, and durable, and goes again.
+
+    /// A file that is there, and durable.
     fn put(volume: &Volume, name: &str) {
         let new = NewInode::of_mode(0o644);
         let ino = volume.create(ROOT_INO, name.as_bytes(), &new).unwrap().ino;
