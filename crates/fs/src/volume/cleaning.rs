@@ -24,6 +24,10 @@ const MOVED_AT_ONCE: u64 = 3;
 /// What two checkpoints that free emptied groups win at least, for each byte that they write. Others free them later, for nothing.
 const PAIR_WINS: u64 = 4;
 
+/// Bytes that a fight moves until it takes two such checkpoints if they win anything: somebody waits for it, and to move as much takes
+/// a disk nearly a second.
+const MOVED_LONG: u64 = 64 << 20;
+
 /// How a fight for space stands.
 #[derive(Clone, Copy, Debug)]
 struct Standing {
@@ -35,6 +39,8 @@ struct Standing {
     content: bool,
     /// The goal is reached.
     won: bool,
+    /// It moved so much that whoever waits has waited for long.
+    long: bool,
     /// Fragments that can be used, or could be behind two checkpoints.
     usable: u64,
 }
@@ -211,7 +217,8 @@ impl Sealer<'_> {
             if standing.won || idle > goal.patience() {
                 break;
             }
-            if self.free_emptied(PAIR_WINS)? {
+            let wins = if standing.long { 1 } else { PAIR_WINS };
+            if self.free_emptied(wins)? {
                 continue;
             }
             let limits = goal.limits(standing.content);
@@ -261,7 +268,9 @@ impl Sealer<'_> {
         let clean = !all_log || core.space.free_groups() >= core.sizes().groups_kept_from_data();
         let round = core.sizes().won_together();
         let much = MOVED_AT_ONCE * core.geometry.frags_for(round);
-        let moved_much = core.reclaim.cleaned().live - before >= much;
+        let moved = core.reclaim.cleaned().live - before;
+        let moved_much = moved >= much;
+        let long = moved >= core.geometry.frags_for(MOVED_LONG);
         let mut fits = |bytes| core.budget().goes_on(bytes);
         let (served, won) = match goal {
             Goal::All => (false, false),
@@ -289,6 +298,7 @@ impl Sealer<'_> {
             // A segment's worth is won together there, or moving much would come again soon.
             content: served && (!all_log || goal == Goal::Segments(0)),
             won,
+            long,
             usable: core.budget().won(),
         }
     }
