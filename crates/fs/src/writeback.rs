@@ -24,7 +24,7 @@ mod start;
 
 pub(crate) use homed::{Homed, Totals};
 pub(crate) use readers::Readers;
-pub(crate) use rounds::NotHome;
+pub(crate) use rounds::{NotHome, lacks_space};
 pub(crate) use settle::Sweeper;
 pub(crate) use spare::Spare;
 pub(crate) use start::runs_of;

@@ -315,7 +315,7 @@ mod tests {
     use crate::error::Error;
     use crate::fixture::{file, made, volume};
     use crate::{Durability, Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, mkfs};
-    use loamfs_device::{Buffer, Device, MemoryDevice};
+    use loamfs_device::{Buffer, Device, Effect, FaultyDevice, IoKind, MemoryDevice, Op, Rule};
     use loamfs_format::ifile::INODES_PER_BLOCK;
     use loamfs_format::kind::MapTree;
     use loamfs_format::node::NODE_SIZE;
@@ -326,7 +326,10 @@ mod tests {
 
     /// A clock, and a volume that goes by it.
     fn clocked() -> (Arc<ManualClock>, Volume) {
-        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
+        clocked_on(Arc::new(MemoryDevice::new(64 << 20)))
+    }
+
+    fn clocked_on(device: Arc<dyn Device>) -> (Arc<ManualClock>, Volume) {
         mkfs(&device, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
         let clock = Arc::new(ManualClock::new(1));
         let env = Env::seeded(clock.clone(), 2);
@@ -353,6 +356,29 @@ mod tests {
         clock.advance(2_000_000_000);
         volume.upkeep().tick().unwrap();
         assert!(volume.core().log.durable() >= sealed);
+    }
+
+    /// Each try keeps the homes on which it failed, until the volume was full by itself.
+    #[test]
+    fn data_that_cannot_be_written_are_not_tried_by_the_clock_alone() {
+        let faulty = Arc::new(FaultyDevice::new(Arc::new(MemoryDevice::new(64 << 20))));
+        let (clock, volume) = clocked_on(faulty.clone());
+        let ino = file(&volume, b"large");
+        volume.sync().unwrap();
+        let fails = Rule::on(Op::Write, Effect::Fail).of_kind(IoKind::Homed);
+        faulty.set_rules(vec![fails]);
+        volume.write(ino, 0, &[7; 1 << 20]).unwrap();
+        let mut free = Vec::new();
+        for _ in 0..20 {
+            clock.advance(5_000_000_000);
+            volume.upkeep().tick().unwrap();
+            free.push(volume.core().space.usage().free_frags());
+        }
+        assert!(free[3..].iter().all(|now| *now >= free[3]), "{free:?}");
+        assert!(volume.sync().is_err(), "nobody is told");
+        faulty.set_rules(Vec::new());
+        volume.sync().unwrap();
+        assert_eq!(volume.read(ino, 0, 1 << 20).unwrap(), [7; 1 << 20]);
     }
 
     /// Another file's fsyncs took its age away, so that it waited without end.

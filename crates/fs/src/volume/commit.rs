@@ -11,7 +11,8 @@ use super::{Durability, Engine, Sealer, Upkeep};
 use crate::core::Core;
 use crate::error::Error;
 use crate::law::{self, Failed, Step};
-use crate::writeback::NotHome;
+use crate::reclaim::Fight;
+use crate::writeback::{NotHome, lacks_space};
 use loamfs_format::Ino;
 use loamfs_format::superblock::Superblock;
 use loamfs_log::segment::Segment;
@@ -91,13 +92,29 @@ impl Engine {
             self.clean_ahead();
             let waiting = self.core().writeback.take_waiting();
             let brought = self.bring_home(&waiting);
-            self.core().note_waiting();
+            self.wait_again(&brought);
             brought?
         };
         let sealer = self.sealer();
         sealer.keep_atimes();
         unwritten.append(&mut sealer.commit_shown(false, durability)?);
         Ok(unwritten)
+    }
+
+    /// What has not come home is as old as what comes now, if there was no room for it and may be later. Whatever else was in its way
+    /// the clock would meet again and again, each time at the price of the homes that it tries (rule 12): such data wait for the
+    /// next change or sync.
+    fn wait_again(&self, written: &Result<NotHome, Error>) {
+        let mut core = self.core();
+        let waits = match written {
+            Ok(unwritten) => {
+                unwritten.iter().any(lacks_space) && !core.fights().is_lost(Fight::Room)
+            }
+            Err(_) => true,
+        };
+        if waits {
+            core.note_waiting();
+        }
     }
 
     /// Commits everything that waits once the oldest change that is not durable is old enough. Whether that was so. It may be in a
@@ -162,8 +179,7 @@ impl Sealer<'_> {
     pub(super) fn commit_all(&self, durability: Durability) -> Result<NotHome, Error> {
         let waiting = self.core().writeback.take_waiting();
         let written = self.write_homes(&waiting, Some(self));
-        // What has not come home is as old as what comes now.
-        self.core().note_waiting();
+        self.wait_again(&written);
         let mut unwritten = written?;
         self.keep_atimes();
         unwritten.append(&mut self.commit_shown(false, durability)?);

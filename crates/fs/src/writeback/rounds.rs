@@ -69,7 +69,8 @@ impl Round {
     }
 }
 
-fn lacks_space((_, error): &(Ino, Error)) -> bool {
+/// Whether it was for want of room.
+pub(crate) fn lacks_space((_, error): &(Ino, Error)) -> bool {
     matches!(error, Error::NoSpace)
 }
 
