@@ -87,7 +87,7 @@ struct Holes {
 /// Groups that are not emptied.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spared<'a> {
-    /// These: it was tried before.
+    /// These, in their order: it was tried before.
     pub groups: &'a [GroupNo],
     /// Those in which something was placed later, by the clock of `space::cleaning`: what was moved is there.
     pub written: u64,
@@ -104,7 +104,7 @@ impl<'a> Spared<'a> {
     }
 
     fn has(self, cheap: &CleaningCost) -> bool {
-        cheap.written > self.written || self.groups.contains(&cheap.group)
+        cheap.written > self.written || self.groups.binary_search(&cheap.group).is_ok()
     }
 }
 
@@ -400,7 +400,7 @@ impl Cleaner<'_> {
     }
 
     /// What emptying groups may cost, so that it takes a disk less than to cut the next segment into as many holes as the last one, and
-    /// the fragments of that; none where holes were few.
+    /// the fragments of that; none where holes were few, or cost too little.
     pub fn cheaper_than_cutting(&self, prices: &Prices) -> Option<(CostLimit, u64)> {
         let CutInto { holes, frags } = self.reclaim.last_cut();
         if holes < HOLES_MANY || self.space.is_all_log() {
@@ -410,8 +410,10 @@ impl Cleaner<'_> {
             true => Written::WITH_DELTAS,
             false => Written::WITH_BLOCKS,
         };
-        let limit = CostLimit::Cheaper(prices.plugging(frags / holes, frags, written));
-        Some((limit, frags))
+        let plugging = prices.plugging(frags / holes, frags, written);
+        // Else no group is worth it, however little it holds.
+        let may_pay = plugging.costs_more(0, self.geometry.group_frags);
+        may_pay.then_some((CostLimit::Cheaper(plugging), frags))
     }
 
     /// Log ranges to be compacted, the cheapest that are worth it, until about `frags` fragments are won that are free in holes
@@ -568,7 +570,7 @@ impl Cleaner<'_> {
         // By age the dear ones do not come last.
         found
             .into_iter()
-            .filter(move |cheap| !spared(cheap) && limit.allows(cheap.live, cheap.won))
+            .filter(move |cheap| limit.allows(cheap.live, cheap.won) && !spared(cheap))
     }
 
     /// A range in pieces for one step each: what is missing of a piece is read in a few batches, in the order of its

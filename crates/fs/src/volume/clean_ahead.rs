@@ -16,6 +16,15 @@ impl Core {
         let next = self.log.tail().next;
         self.space.usage().is_on(Tier::Fast, next)
     }
+
+    /// Emptying ahead failed: it does not try again, but where nothing can be changed just now.
+    fn give_up_ahead(&mut self, error: &Error) {
+        if matches!(error, Error::ReadOnly | Error::WouldWait) {
+            return;
+        }
+        tracing::warn!(%error, "groups of the log are not emptied ahead any more");
+        self.reclaim.stop_ahead();
+    }
 }
 
 impl Engine {
@@ -33,10 +42,7 @@ impl Engine {
             match self.sealer().clean_ahead() {
                 Ok(true) => {}
                 Ok(false) => return,
-                Err(error) => {
-                    tracing::warn!(%error, "groups of the log are not emptied ahead any more");
-                    self.core().reclaim.stop_ahead();
-                }
+                Err(error) => self.core().give_up_ahead(&error),
             }
         }
     }
@@ -57,8 +63,7 @@ impl Sealer<'_> {
     /// (Matthews et al. 1997). Where that wins nothing, it is not tried again before more was freed. It is nobody's error if it fails.
     pub(super) fn clean_ahead_of_segment(&self) {
         if let Err(error) = self.try_ahead_of_segment() {
-            tracing::warn!(%error, "groups of the log are not emptied ahead any more");
-            self.core().reclaim.stop_ahead();
+            self.core().give_up_ahead(&error);
         }
     }
 
@@ -102,5 +107,43 @@ impl Sealer<'_> {
         moved?;
         self.say_reusable()?;
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use crate::error::Error;
+    use crate::fixture::volume;
+    use crate::reclaim::CutInto;
+    use crate::{OpenOptions, Volume};
+
+    fn cut(volume: &Volume) {
+        let cut = CutInto {
+            holes: 100,
+            frags: 4096,
+        };
+        volume.core().reclaim.note_cut(cut);
+    }
+
+    /// A sync that met a freeze ended all cleaning ahead until the next mount.
+    #[test]
+    fn what_cannot_be_changed_just_now_is_tried_again() {
+        let volume = volume(64 << 20, &OpenOptions::default());
+        volume.core().give_up_ahead(&Error::ReadOnly);
+        volume.core().give_up_ahead(&Error::WouldWait);
+        assert!(!volume.core().reclaim.is_ahead_over());
+        volume.core().give_up_ahead(&Error::NoSpace);
+        assert!(volume.core().reclaim.is_ahead_over());
+    }
+
+    /// Bitmaps were read, and all groups looked at, for nothing.
+    #[test]
+    fn where_holes_cost_little_nothing_is_emptied_for_a_segment() {
+        let volume = volume(64 << 20, &OpenOptions::default());
+        cut(&volume);
+        let core = volume.core();
+        let prices = core.prices();
+        assert!(core.cleaner().cheaper_than_cutting(&prices).is_none());
     }
 }

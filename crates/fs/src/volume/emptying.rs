@@ -72,6 +72,7 @@ impl Upkeep<'_> {
                 break;
             }
             tried.extend(groups);
+            tried.sort_unstable();
         }
         if !tried.is_empty() {
             engine.give_emptied_back()?;
@@ -512,11 +513,12 @@ mod tests {
         }
         volume.close().unwrap();
         let volume = Volume::open(device, &OpenOptions::default(), Env::fixed(3)).unwrap();
-        let emptiest = volume
+        let mut emptiest = volume
             .core()
             .space
             .cleaning()
             .unloaded_log_groups(BATCH_MAX);
+        emptiest.sort_unstable();
         assert_eq!(emptiest.len(), BATCH_MAX);
         let spared = Spared::groups(&emptiest);
         let left = volume
