@@ -246,6 +246,8 @@ impl<'a> Cleaning<'a> {
             .numbered()
             .filter(|(_, group)| group.role() == role && !group.is_empty())
             .filter(|(number, _)| !self.groups.is_home_head(*number as usize))
+            // What is free on a device that leaves is no room.
+            .filter(|(number, _)| !self.groups.layout().is_leaving(*number as usize))
             .filter(|(_, group)| cells != Cells::Units || group.map().is_some())
             .map(|(number, group)| {
                 let live = group.taken().saturating_sub(staying[number as usize]);

@@ -672,6 +672,33 @@ fn a_group_is_not_emptied_of_what_no_move_frees() {
     assert_eq!(space.bitmaps().live_frags(extent(704, 64)), 0);
 }
 
+/// What moves out of a group would go back into it, over the border of the one before.
+#[test]
+fn nothing_goes_on_into_a_group_that_is_emptied() {
+    let mut space = volume();
+    let first = run(space.placement().find_log(128, 4, FragAddr(640)));
+    assert_eq!(first, extent(640, 128));
+    space.allocate(extent(640, 48), small()).unwrap();
+    let on = |space: &Space| space.bitmaps().log_run(FragAddr(688), 64);
+    assert_eq!(on(&space), 64);
+    space.placement().close_groups(&[GroupNo(11)]);
+    assert_eq!(on(&space), 16);
+}
+
+/// It would win no room: what is free there is taken by nobody.
+#[test]
+fn a_group_of_a_device_that_leaves_is_not_emptied_for_room() {
+    let mut space = volume();
+    run(space.placement().find_log(512, 4, FragAddr(640)));
+    space.allocate(extent(640, 32), small()).unwrap();
+    space.allocate(extent(704, 4), small()).unwrap();
+    space.areas().leave(std::iter::once(11..12).collect());
+    let (policy, found) = (CleaningPolicy::Greedy, space.cleaning());
+    let found = found.cheapest_groups(Role::Log, policy, u64::MAX, 16, &[]);
+    let groups: Vec<GroupNo> = found.iter().map(|cheap| cheap.group).collect();
+    assert_eq!(groups, [GroupNo(10)]);
+}
+
 /// Cost-benefit leaves alone what was written just now, however little it holds: more of it dies by itself.
 #[test]
 fn what_is_old_is_emptied_before_what_is_emptier() {

@@ -21,13 +21,14 @@ impl<'a> Ranges<'a> {
         self.groups.group(index)
     }
 
-    /// Whether runs go on from a group into the next one. Where everything is in the log, a neighbour may hold something, and what is
-    /// free there is a hole; so only where the log is to be one run, and into a group that holds nothing.
+    /// Whether runs go on from a group into the next one: never into one that is being emptied, which would get back what leaves it.
+    /// Where everything is in the log, a neighbour may hold something, and what is free there is a hole; so only where the log is to be
+    /// one run, and into a group that holds nothing.
     fn cross(self, from: usize, into: usize) -> bool {
         let groups = self.groups;
         let homes = groups.is_home_head(from) || groups.is_home_head(into);
-        let holds_nothing = groups.group(into).is_empty() && !groups.is_closed(into);
-        !groups.is_all_log() || groups.spares_bands() && !homes && holds_nothing
+        let one_run = groups.spares_bands() && !homes && groups.group(into).is_empty();
+        !groups.is_closed(into) && (!groups.is_all_log() || one_run)
     }
 
     /// Free whole cells from `at` on, in fragments, at most `max`, across the borders of loaded groups of one role if runs
