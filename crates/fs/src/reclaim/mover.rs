@@ -88,7 +88,9 @@ impl Mover<'_> {
         for range in ranges {
             let found = missed.note(self.live_in(*range))?.unwrap_or_default();
             let bitmaps = self.core.space.bitmaps();
-            let frags = found.iter().map(|(extent, _)| bitmaps.live_frags(*extent));
+            // A record may reach far beyond the range.
+            let here = |(extent, _): &(Extent, _)| bitmaps.live_frags(extent.intersection(*range));
+            let frags = found.iter().map(here);
             used.push(frags.sum::<u64>());
             live.extend(found);
         }
