@@ -135,7 +135,13 @@ impl Engine {
         while !rest.is_empty() && !ends() {
             let count = self.count_together(rest, together);
             let (now, later) = rest.split_at(count);
-            self.gather(region, now)?;
+            let gathered = self.gather(region, now);
+            if matches!(gathered, Err(Error::NoSpace)) {
+                let mut core = self.core();
+                let free = core.space.free_groups();
+                core.reclaim.scattered().wait_for_room(region, free);
+            }
+            gathered?;
             rest = later;
         }
         let mut core = self.core();
