@@ -107,10 +107,14 @@ fn make(path: &Path, options: &FileOptions) -> Result<(File, bool, bool), Device
     let is_block = is_block(&file, path)?;
     take_lock(&file, path, options)?;
     let stat = rustix::fs::fstat(&file).map_err(|errno| DeviceError::open(path, errno))?;
-    match stat.st_nlink {
-        // Whoever had the lock before has taken the file back.
-        0 => Err(busy(path)),
-        _ => Ok((file, is_new, is_block)),
+    // Whoever had the lock before has taken the file back; but a path through /proc leads to a file without a name, too.
+    let leads_here = || match rustix::fs::stat(path) {
+        Ok(there) => (there.st_dev, there.st_ino) == (stat.st_dev, stat.st_ino),
+        Err(_) => false,
+    };
+    match stat.st_nlink > 0 || leads_here() {
+        true => Ok((file, is_new, is_block)),
+        false => Err(busy(path)),
     }
 }
 

@@ -1,6 +1,7 @@
 //! An image file behaves as a device, with and without direct I/O.
 
 use std::fs::{self, File};
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -262,6 +263,17 @@ fn what_others_did_to_a_file_that_is_not_kept_stays() {
     file.set_len(2 * SIZE).unwrap();
     drop(device);
     assert_eq!(file.metadata().unwrap().len(), 2 * SIZE);
+}
+
+#[test]
+fn a_file_without_a_name_is_made_a_device() {
+    let fixture = fixture();
+    let options = FileOptions::new(Mode::ReadWriteExclusive);
+    let file = File::create_new(&fixture.path).unwrap();
+    fs::remove_file(&fixture.path).unwrap();
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let device = FileDevice::create_with(path, SIZE, &options).unwrap();
+    assert_eq!(device.size(), SIZE);
 }
 
 #[test]
