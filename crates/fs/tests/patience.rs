@@ -119,3 +119,29 @@ fn writes_end_where_memory_does_and_go_on_elsewhere() {
     assert_eq!(write(full).unwrap(), piece.len());
     assert!(volume.read(file, full << 20, 1 << 20).unwrap() == piece);
 }
+
+/// What had room of a long write counted, and counted again when all of it was written.
+#[test]
+fn what_is_tried_first_counts_once() {
+    let device = made(256 << 20);
+    let options = OpenOptions {
+        cache_bytes: 8 << 20,
+        ..OpenOptions::default()
+    };
+    let volume = Volume::open(device, &options, Env::fixed(2)).unwrap();
+    let new = NewInode::of_mode(0o644);
+    let ino = volume.create(ROOT_INO, b"file", &new).unwrap().ino;
+    let (mut waited, piece) = (0, vec![7; 1 << 20]);
+    for number in 0..64 {
+        let write = || volume.write(ino, number << 20, &piece);
+        match without_waiting(write) {
+            Ok(written) => assert_eq!(written.unwrap(), piece.len()),
+            Err(WouldWait) => {
+                waited += 1;
+                assert_eq!(write().unwrap(), piece.len());
+            }
+        }
+    }
+    assert!(waited > 0);
+    assert_eq!(volume.info().written_bytes, 64 << 20);
+}

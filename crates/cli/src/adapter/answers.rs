@@ -113,6 +113,21 @@ impl Adapter {
         }
     }
 
+    /// Writes all of what the kernel had in its cache: it takes for written whatever is not refused.
+    pub(super) fn write_whole(
+        &self,
+        ino: Ino,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<usize, loamfs_fs::Error> {
+        let mut done = 0;
+        while done < data.len() {
+            let at = offset.saturating_add(done as u64);
+            done += self.volume.write(ino, at, &data[done..])?;
+        }
+        Ok(done)
+    }
+
     /// Has the kernel forget, soon, content of a file. It waits for reads that are under way, and a process that waits so
     /// cannot be killed: so it is left to the supervisor, where another daemon may have to answer them.
     pub(super) fn forget_content(&self, node: NodeId, range: Range<u64>) {
@@ -132,8 +147,9 @@ impl Adapter {
         }
     }
 
-    /// As [`forget_content`](Self::forget_content), all of several files. Returns what ends when that is done, if it can be
-    /// known.
+    /// As [`forget_content`](Self::forget_content), all of several files, and their attributes with it: of one that is about to go the
+    /// kernel waits for these too, until a read of it is answered that an earlier daemon was asked. Returns what ends when that is
+    /// done, if it can be known.
     pub(super) fn forget_files(&self, nodes: &[NodeId]) -> Option<OwnedFd> {
         let supervisor = self.supervisor.as_ref()?;
         let contents: Vec<_> = nodes.iter().map(|node| (*node, 0..u64::MAX)).collect();

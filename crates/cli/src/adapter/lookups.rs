@@ -131,6 +131,16 @@ impl Lookups {
         counted
     }
 
+    /// Takes back what this request counted of an inode, and nobody will for it any more. As [`forget`](Self::forget).
+    pub fn take_back_of(&self, node: NodeId, request: Request) -> bool {
+        if let Some(entry) = self.shard(node).get(node)
+            && entry.request == short(request)
+        {
+            entry.request = 0;
+        }
+        self.forget(node, 1)
+    }
+
     /// Takes back lookups. True if those were the last ones of an inode that was held: the caller
     /// then lets go of it.
     pub fn forget(&self, node: NodeId, lookups: u64) -> bool {

@@ -278,12 +278,9 @@ impl Filesystem for Adapter {
             self.volume.create(dir, name, &inode)
         });
         let attr = match made {
-            // The kernel thought that the name was free; nobody else changes it, but a name that
-            // was looked up long ago may have been forgotten and made again.
-            Err(Error::Exists) if !flags.exclusive() => {
-                let found = self.volume.lookup(dir, name);
-                self.answer("create", dir, found)?
-            }
+            // The kernel thought that the name was free, and would ask nobody whether the caller may open what is there, nor cut it. Nobody
+            // else changes names, but one that was removed is back where a daemon died before that was durable. Now the kernel looks again.
+            Err(Error::Exists) if !flags.exclusive() => return Err(Errno::STALE),
             made => self.named("create", parent, made)?,
         };
         Ok((self.changed_entry(caller, &attr)?, self.opened()))
@@ -350,7 +347,10 @@ impl Filesystem for Adapter {
             true => self.drop_capability(ino)?,
             false => self.drop_unseen_capability(ino)?,
         }
-        let taken = self.volume.write(ino, offset, data);
+        let taken = match flags.from_cache {
+            true => self.write_whole(ino, offset, data),
+            false => self.volume.write(ino, offset, data),
+        };
         if flags.from_cache && matches!(taken, Err(Error::NotPermitted)) {
             // Stored through a mapping of what chattr(1) protects: the kernel would go on showing it.
             let end = offset.saturating_add(data.len() as u64);
@@ -551,7 +551,9 @@ impl Filesystem for Adapter {
         });
         if listed.is_err() {
             // The kernel does not hear of these: it is listed again, or not at all.
-            counted.into_iter().for_each(|node| self.forget(node, 1));
+            let release = |node: &NodeId| self.lookups.take_back_of(*node, caller.request);
+            let held = counted.into_iter().filter(release);
+            held.for_each(|node| self.release(ino_of(node)));
         }
         listed
     }

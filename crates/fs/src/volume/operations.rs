@@ -353,10 +353,10 @@ impl Volume {
         self.run(read)
     }
 
-    /// Writes all of `data`.
+    /// Writes `data`, or as much of its beginning as there is room for. Returns how many bytes that is.
     ///
     /// # Errors
-    /// [`Error`].
+    /// [`Error`], if nothing was written; [`Error::WouldWait`] also if some of it was.
     pub fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<usize, Error> {
         // Pieces, so that one write never exceeds what may be dirty; each is atomic.
         let mut done = 0;
@@ -367,14 +367,13 @@ impl Volume {
                 data: piece,
             });
             match result {
-                Ok(()) => {
-                    done += piece.len();
-                    self.engine.tally.note_written(piece.len() as u64);
-                }
-                Err(error) if done == 0 => return Err(error),
+                Ok(()) => done += piece.len(),
+                // Who may not wait has all of it written by somebody who may.
+                Err(error) if done == 0 || matches!(error, Error::WouldWait) => return Err(error),
                 Err(_) => break,
             }
         }
+        self.engine.tally.note_written(done as u64);
         Ok(done)
     }
 }

@@ -32,6 +32,18 @@ fn a_held_inode_is_released_with_its_last_lookup() {
     assert!(!lookups.forget(NODE, 1), "gone");
 }
 
+/// It was taken back by whoever gave up, and once more when it was carried out again: one too few.
+#[test]
+fn what_a_request_counted_is_taken_back_once() {
+    let lookups = lookups();
+    lookups.count(NODE, request(5)).unwrap();
+    lookups.count(NODE, request(7)).unwrap();
+    assert!(lookups.hold(NODE));
+    assert!(!lookups.take_back_of(NODE, request(7)));
+    assert!(lookups.take_back(request(7)).is_empty());
+    assert!(lookups.forget(NODE, 1), "it had one left, and was held");
+}
+
 #[test]
 fn what_the_kernel_does_not_know_is_not_held() {
     let lookups = lookups();
