@@ -54,11 +54,13 @@ impl Adapter {
                 "changes that were not synced may be lost: of {lost} files and directories that programs know, and {gone} more are gone"
             );
             self.notifier.names();
-            for &node in &missing {
-                self.notifier.attributes(node);
-            }
             self.losses = Losses::of(&missing);
             let forgotten = self.forget_files(&missing);
+            if forgotten.is_none() {
+                for &node in &missing {
+                    self.notifier.attributes(node);
+                }
+            }
             self.doubt = Doubt::of(missing, forgotten);
         }
         Ok(())
