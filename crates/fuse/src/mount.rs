@@ -158,7 +158,9 @@ impl Mounted {
     #[must_use]
     pub fn is_mounted(&self) -> bool {
         let found = info::topmost(&self.path).unwrap_or_default();
-        found.is_some() && found == self.entry
+        // A remount changes what else is said of it.
+        let which = |entry: &MountEntry| (entry.id, entry.device);
+        found.is_some() && found.as_ref().map(which) == self.entry.as_ref().map(which)
     }
 
     /// Unmounts, and keeps the connection until the daemon has ended.
