@@ -18,7 +18,6 @@ use loamfs_format::inode::{Inode, TAIL};
 use loamfs_format::node::TreeRoot;
 use loamfs_format::xattr::{TREE_VALUE_MAX, VALUE_MAX, Value, Xattr};
 use loamfs_format::{BlockKind, Ino, Pointer};
-use std::ops::ControlFlow;
 
 /// Shows where small files of a directory go. It is no attribute: nobody lists it, so that no copy takes it along, nor sets it.
 pub const PLACEMENT: &str = "loamfs.place";
@@ -26,6 +25,9 @@ pub const PLACEMENT: &str = "loamfs.place";
 pub const TIER: &str = "loamfs.on";
 /// Bytes of names that a file's attributes may have, since listxattr(2) gives no more.
 const NAMES_MAX: usize = 65_536;
+
+/// Leaves of a tree of attributes: each has one, whose name has a namespace and ends with a zero.
+const LEAVES_MAX: u64 = NAMES_MAX as u64 / 7;
 
 /// An attribute that is about to be set.
 pub(crate) struct Put {
@@ -178,11 +180,24 @@ impl Attributes<'_> {
     fn all(&mut self, ino: Ino) -> Result<Vec<(u64, Xattr)>, Stop> {
         let (node, blocks) = self.loader.again().with_blocks(ino)?;
         let mut raw = inline(node.inode())?.0;
-        let root = node.inode().xattrs;
-        let _ = tree(node.inode()).scan(&root, blocks, 0, |key, value| {
-            raw.push((key, value.to_vec()));
-            ControlFlow::Continue(())
-        })?;
+        let (tree, root) = (tree(node.inode()), node.inode().xattrs);
+        if tree
+            .known_leaves(&root, blocks)
+            .is_some_and(|leaves| leaves > LEAVES_MAX)
+        {
+            return Err(Corrupt::Xattr { ino }.into());
+        }
+        // All that is missing is asked for at once: each time it begins anew.
+        let mut lost = None;
+        tree.scan_around(
+            &root,
+            blocks,
+            |key, value| raw.push((key, value.to_vec())),
+            |_, stop| lost = lost.take().or(Some(stop)),
+        );
+        if let Some(stop) = lost {
+            return Err(stop);
+        }
         raw.into_iter()
             .map(|(key, value)| Ok((key, decode(ino, &value)?)))
             .collect()

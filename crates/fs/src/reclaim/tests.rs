@@ -1,10 +1,12 @@
 use crate::core::Core;
+use crate::error::{Corrupt, Error};
 use crate::fixture::{file, volume};
 use crate::operations::attributes::SetAttributes;
 use crate::operations::drain::Drain;
 use crate::volume::Durability;
-use crate::{Env, MkfsOptions, OpenOptions, ROOT_INO, SetAttr, Volume, mkfs};
+use crate::{Env, MkfsOptions, OpenOptions, ROOT_INO, SetAttr, Volume, XattrMode, mkfs, xattrs};
 use loamfs_device::{Device, Effect, FaultyDevice, IoKind, MemoryDevice, Op, Rule};
+use loamfs_format::xattr::{Value, Xattr};
 use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Ino};
 use loamfs_space::Owner;
 use std::sync::Arc;
@@ -186,4 +188,70 @@ fn holes_of_groups_that_are_emptied_are_no_room_for_segments() {
         noticed += u32::from(open != closed);
     }
     assert!(noticed > 0, "closing groups changes nothing here");
+}
+
+/// A record of homes may be as long as the file, of which much went since. It counted in full for each piece that it touches.
+#[test]
+fn what_is_moved_counts_once() {
+    let volume = volume(32 << 20, &OpenOptions::default());
+    let ino = file(&volume, b"large");
+    let blocks = 64;
+    volume
+        .write(ino, 0, &vec![7; (blocks * BLOCK) as usize])
+        .unwrap();
+    volume.sync().unwrap();
+    let block = volume
+        .run(|core| Ok(core.geometry.frags_for(BLOCK)))
+        .unwrap();
+    let start = home(&volume, ino);
+    for number in (0..blocks).step_by(2) {
+        volume.ranges(ino).punch(number * BLOCK, BLOCK).unwrap();
+    }
+    volume.upkeep().commit(Durability::Durable).unwrap();
+    let piece = |number: u64| Extent::new(FragAddr(start.0 + number * block), block);
+    let pieces: Vec<Extent> = (0..blocks).map(piece).collect();
+    volume
+        .run(|core| core.mover().begin_cleaning(&pieces))
+        .unwrap();
+    let live = volume.core().reclaim.cleaned().live;
+    assert_eq!(live, blocks / 2 * block);
+}
+
+/// No writer cuts values so. Moved, the segment cut it into more pieces than there were, and the volume broke.
+#[test]
+fn an_attribute_that_is_cut_in_another_way_stays_and_breaks_nothing() {
+    let volume = volume(64 << 20, &OpenOptions::default());
+    let ino = file(&volume, b"file");
+    let value = vec![7; 40_000];
+    let set = |value: &[u8]| {
+        let xattrs = volume.xattrs(ino);
+        xattrs.set(b"user.long", value, XattrMode::Any).unwrap();
+        volume.sync().unwrap();
+    };
+    set(&value);
+    let forge = |core: &mut Core| {
+        core.prepare_dirty(ino)?;
+        let tree = xattrs::tree(core.inodes.prepared(ino)?.inode());
+        let mut root = core.inodes.prepared(ino)?.inode().xattrs;
+        let found = tree.next(&root, &mut core.blocks, 0)?.unwrap();
+        let (key, mut xattr) = (found.key(), Xattr::decode(found.value()).unwrap());
+        let Value::Log(pieces) = &mut xattr.value else {
+            unreachable!("it is short");
+        };
+        let at = pieces[0].extent();
+        // The first piece alone, and half of it.
+        pieces.truncate(2);
+        pieces[0].stored /= 2;
+        tree.prepare_put(&root, &mut core.blocks, key)?;
+        tree.put(&mut root, &mut core.blocks, key, &xattr.encode())?;
+        core.inodes.prepared(ino)?.inode_mut().xattrs = root;
+        Ok(at)
+    };
+    let at = volume.run(forge).unwrap();
+    let moved = volume.run(|core| core.mover().evacuate(&[at])).unwrap();
+    assert!(matches!(moved, Some(Error::Corrupt(Corrupt::Xattr { .. }))));
+    volume.sync().unwrap();
+    volume.xattrs(ino).remove(b"user.long").unwrap();
+    set(&value);
+    assert_eq!(volume.xattrs(ino).get(b"user.long").unwrap(), value);
 }

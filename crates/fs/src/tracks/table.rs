@@ -8,7 +8,9 @@ use crate::tree::Tree;
 use loamfs_format::dirent::KEYS_END;
 use loamfs_format::inode::{Inode, TAIL, Table};
 use loamfs_format::node::TreeRoot;
-use loamfs_format::track::{SHORT_END, TableEntry, decode_inline, encode_inline, head_bytes};
+use loamfs_format::track::{
+    SHORT_END, TableEntry, decode_inline, encode_inline, head_bytes, is_low,
+};
 use loamfs_format::{BlockKind, Geometry, Pointer, Ssn};
 
 /// Bytes that a table must have in the inode's tail.
@@ -42,6 +44,14 @@ const fn malformed(inode: &Inode, key: u64) -> Corrupt {
     Corrupt::Track { ino, key }
 }
 
+/// A key of the tree that a table is, if a range may begin there.
+fn low_of(inode: &Inode, key: u64) -> Result<u64, Corrupt> {
+    match is_low(key) {
+        true => Ok(key),
+        false => Err(malformed(inode, key)),
+    }
+}
+
 /// The range that holds a key; `None` before the first one.
 pub(crate) fn range_of(
     inode: &Inode,
@@ -63,7 +73,7 @@ pub(crate) fn range_of(
     let Some(found) = tree.prev(root, blocks, key)? else {
         return Ok(None);
     };
-    let low = found.key();
+    let low = low_of(inode, found.key())?;
     let entry = TableEntry::decode(found.value(), blocks.fragment_size());
     let entry = entry.ok_or_else(|| malformed(inode, low))?;
     let high = next_low(inode, blocks, key.saturating_add(1))?;
@@ -73,9 +83,10 @@ pub(crate) fn range_of(
 /// Where the first range begins that does not begin before a key; else where keys end.
 pub(crate) fn next_low(inode: &Inode, blocks: &mut Blocks, from: u64) -> Result<u64, Stop> {
     let next = match &inode.table {
-        Table::Tree(root) => tree(inode)
-            .next(root, blocks, from)?
-            .map(|entry| entry.key()),
+        Table::Tree(root) => match tree(inode).next(root, blocks, from)? {
+            Some(entry) => Some(low_of(inode, entry.key())?),
+            None => None,
+        },
         _ => inline(inode, blocks)?
             .into_iter()
             .map(|(low, _)| low)

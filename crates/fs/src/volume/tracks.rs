@@ -8,6 +8,7 @@ use super::commit::all_written;
 use super::upkeep::Upkeep;
 use crate::core::dirent_type;
 use crate::error::Error;
+use crate::hash::NumberSet;
 use crate::operations::carry::{At, Carry, Room};
 use crate::operations::placing::{MoveFile, Wish};
 use crate::operations::{Change, Operation, Stepped};
@@ -44,6 +45,8 @@ const ENTRIES: usize = 1024;
 pub struct Arranging {
     /// Directories that are still to be looked through; the last is next.
     waiting: Vec<Ino>,
+    /// All directories that are looked through, or were.
+    known: NumberSet<Ino>,
     /// The one that is being looked through, and the position to go on from.
     looking: Option<(Ino, u64)>,
     /// How many of those that wait are not in it.
@@ -179,6 +182,7 @@ impl Arranging {
     pub fn tree(top: Ino) -> Arranging {
         Arranging {
             waiting: vec![top],
+            known: NumberSet::from_iter([top]),
             looking: None,
             behind: 0,
             found: Vec::new(),
@@ -285,6 +289,13 @@ impl Arranging {
         Some((dir, 0))
     }
 
+    /// A directory is below one. On a damaged volume two names may lead to it, also one below it.
+    fn note_below(&mut self, dir: Ino) {
+        if self.known.insert(dir) {
+            self.waiting.push(dir);
+        }
+    }
+
     /// A directory was gone through as far as that could be done. What is damaged keeps nothing else where it is, nor does one that
     /// is gone meanwhile.
     ///
@@ -294,6 +305,10 @@ impl Arranging {
         match error {
             Error::NoSpace => self.end(),
             Error::Stale(_) if self.deep => {}
+            // Its name says that it is one.
+            Error::NotDirectory if !self.found.is_empty() => {
+                self.damaged.entry(dir).or_insert(error);
+            }
             Error::Corrupt(_) | Error::Map { .. } | Error::Device(_) => {
                 tracing::warn!(%error, dir = dir.0, "a directory is damaged; other ones are gone on with");
                 self.damaged.entry(dir).or_insert(error);
@@ -493,7 +508,9 @@ impl Arranger<'_> {
         let entries = self.upkeep.volume().readdir(dir, from, ENTRIES)?;
         let is_directory = |file_type: u8| file_type == dirent_type(mode::DIRECTORY);
         let below = entries.iter().filter(|entry| is_directory(entry.file_type));
-        arranging.waiting.extend(below.map(|entry| entry.ino));
+        for entry in below {
+            arranging.note_below(entry.ino);
+        }
         if let Some(last) = entries.last() {
             return Ok(Some(last.next));
         }

@@ -101,3 +101,32 @@ impl Xattrs<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use crate::fixture::{file, volume};
+    use crate::{OpenOptions, XattrMode};
+
+    /// Each leaf that was missing was a scan of all before it, while nobody else had the volume.
+    #[test]
+    fn leaves_of_attributes_are_asked_for_together() {
+        let volume = volume(64 << 20, &OpenOptions::default());
+        let ino = file(&volume, b"file");
+        for number in 0..2000 {
+            let name = format!("user.attribute-{number}");
+            let set = volume.xattrs(ino);
+            set.set(name.as_bytes(), &[7; 1000], XattrMode::Any)
+                .unwrap();
+        }
+        volume.sync().unwrap();
+        volume.upkeep().drop_caches().unwrap();
+        let mut scans = 0;
+        let list = |core: &mut crate::core::Core| {
+            scans += 1;
+            core.attributes().list(ino)
+        };
+        assert_eq!(volume.run(list).unwrap().len(), 2000);
+        assert!(scans < 20, "{scans}");
+    }
+}

@@ -2,6 +2,7 @@
 
 use crate::blocks::{Stop, What};
 use crate::core::Core;
+use crate::error::Corrupt;
 use crate::operations::{Broken, Change, Claim, Operation, Plan};
 use crate::tree::Tree;
 use crate::unit::UnitBytes;
@@ -92,6 +93,15 @@ impl Operation for MoveValue {
         };
         if pieces.iter().all(|piece| piece.addr != self.at) {
             return Ok(Plan::Done(()));
+        }
+        // A segment cuts it anew, into as many.
+        let most = core.geometry.small_size;
+        let is_cut_so = match pieces.split_last() {
+            Some((last, rest)) => last.stored <= most && rest.iter().all(|it| it.stored == most),
+            None => false,
+        };
+        if !is_cut_so {
+            return Err(Corrupt::Xattr { ino }.into());
         }
         let mut value = Vec::new();
         for piece in pieces.iter() {

@@ -1,6 +1,8 @@
 mod placing;
 
 use super::{Arranger, Stage};
+use crate::core::Core;
+use crate::namespace::Child;
 use crate::tracks::table;
 use crate::{
     Arranged, Arranging, Corrupt, Env, Error, MkfsOptions, NewInode, OpenOptions, Place, Placement,
@@ -9,7 +11,7 @@ use crate::{
 use loamfs_device::{Device, IoKind, MemoryDevice, Write, read_exact};
 use loamfs_format::dirent::KEYS_END;
 use loamfs_format::group::Role;
-use loamfs_format::inode::{Body, Inode, TAIL};
+use loamfs_format::inode::{Body, Inode, TAIL, Table, mode};
 use loamfs_format::node::TreeRoot;
 use loamfs_format::track::TableEntry;
 use loamfs_format::{GroupNo, Ino, Ssn};
@@ -110,6 +112,82 @@ fn a_table_whose_ranges_do_not_follow_hashes_ends_settling() {
         settled,
         Err(Error::Corrupt(Corrupt::Track { .. }))
     ));
+}
+
+/// A range behind the end of all keys went into the head of a track, which no segment can hold: the volume broke while one was sealed.
+#[test]
+fn a_table_whose_ranges_begin_behind_all_keys_ends_settling() {
+    let stand = Stand::new(64 << 20);
+    let volume = stand.volume();
+    let dir = volume
+        .mkdir(ROOT_INO, b"dir", &NewInode::of_mode(0o755))
+        .unwrap()
+        .ino;
+    for i in 0..40 {
+        make(volume, dir, i);
+    }
+    volume.sync().unwrap();
+    {
+        let mut core = volume.core();
+        let core = &mut *core;
+        let inode = core.inodes.prepared(dir).unwrap().inode_mut();
+        let (tree, mut root) = (table::tree(inode), TreeRoot::default());
+        let entry = TableEntry::default().encode();
+        tree.put(&mut root, &mut core.blocks, u64::MAX, &entry)
+            .unwrap();
+        inode.table = Table::Tree(root);
+    }
+    let settled = volume.upkeep().settle_directory(dir);
+    assert!(matches!(
+        settled,
+        Err(Error::Corrupt(Corrupt::Track { .. }))
+    ));
+    make(volume, ROOT_INO, 1);
+    volume.sync().unwrap();
+}
+
+/// Names of a damaged volume lead in a circle, and one of a file says that it is a directory.
+#[test]
+fn names_that_lie_do_not_keep_a_tree_from_being_arranged() {
+    let stand = Stand::new(64 << 20);
+    let volume = stand.volume();
+    let mkdir = |dir, name: &[u8]| {
+        volume
+            .mkdir(dir, name, &NewInode::of_mode(0o755))
+            .unwrap()
+            .ino
+    };
+    let top = mkdir(ROOT_INO, b"top");
+    let (one, two) = (mkdir(top, b"one"), mkdir(top, b"two"));
+    let odd = make(volume, top, 99);
+    for i in 0..40 {
+        make(volume, one, i);
+        make(volume, two, i);
+    }
+    let lie = |dir: Ino, name: &[u8], ino: Ino| {
+        let child = Child {
+            ino,
+            file_type: mode::DIRECTORY,
+        };
+        let add = |core: &mut Core| {
+            core.prepare_dirty(dir)?;
+            let key = core.names().prepare_add(dir, name)?;
+            core.names().add(dir, key, child, name)
+        };
+        volume.run(add).unwrap();
+    };
+    lie(two, b"up", top);
+    lie(two, b"again", one);
+    lie(top, b"odd", odd);
+    let mut arranging = Arranging::placing(top, Placement::Hash);
+    let mut steps = 0;
+    while volume.upkeep().arrange(&mut arranging).unwrap() {
+        steps += 1;
+        assert!(steps < 1000, "it goes in a circle");
+    }
+    assert_eq!(arranging.done().directories, 3);
+    assert!(arranging.done().files >= 80, "{:?}", arranging.done());
+    assert!(arranging.damaged().contains_key(&odd));
 }
 
 /// A directory of so many files that have settled.
