@@ -101,7 +101,7 @@ procedures: setup
 # Real mounts: each script says at its head what it tries. These leave the machine as it is and wait for disks more than
 # they work, so that three at once, or two beside the unit tests, end sooner. The longest come first. `fsx` is random work
 # on files, with kills between.
-BESIDE := brim lfs-brim replaced devices mount tools failing hot salvage fsx copies idle degraded place others rot reserve scrub places \
+BESIDE := brim lfs-brim cleaning lfs-cleaning replaced devices mount tools failing hot salvage fsx copies idle degraded place others rot reserve scrub places \
     oracle log columns unmounted available confined tiers watch owners direct noxattr atime alike readme promise deep \
     privileges completion lfs-fsx
 # What these switch holds for the whole machine, meanwhile.
