@@ -319,6 +319,16 @@ fn a_device_from_a_backup_is_told_from_a_copy_that_is_behind() {
     volume.close().unwrap();
 }
 
+/// A damaged place counts, however few problems are to be listed.
+fn counts_unlisted(parts: &Parts) {
+    let mut options = Options {
+        problems_max: 0,
+        ..Options::default()
+    };
+    let report = check(&*parts.joined(There::Both), &mut options);
+    assert_eq!(report.counts.get(&119), Some(&1), "{report}");
+}
+
 #[test]
 fn a_copy_that_is_damaged_is_told_and_made_anew() {
     let parts = Parts::made(Some(CopyKind::Behind));
@@ -332,6 +342,7 @@ fn a_copy_that_is_damaged_is_told_and_made_anew() {
     let report = check(&*parts.joined(There::Both), &mut Options::default());
     let is_told = |it: &Problem| matches!(it, Problem::PlaceDamaged { device: 1, .. });
     assert!(report.problems.iter().any(is_told), "{report}");
+    counts_unlisted(&parts);
     let volume = open(&parts, There::Both, &Without::default()).unwrap();
     volume.close().unwrap();
     let (_, contents) = history.synced.last().unwrap();

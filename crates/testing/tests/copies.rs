@@ -511,6 +511,13 @@ fn rot_in_either_copy_is_read_around_and_healed() {
             panic!("{report}");
         };
         assert_eq!(device, u32::from(place > 0));
+        // However few are to be listed.
+        let mut unlisted = Options {
+            problems_max: 0,
+            ..Options::default()
+        };
+        let report = check(&rotten.joined(There::Both), &mut unlisted);
+        assert_eq!(report.counts.get(&119), Some(&1), "{report}");
         let volume = open(&rotten, There::Both, &Without::default()).unwrap();
         for (name, bytes) in &files {
             assert_eq!(get(&volume, name).unwrap(), *bytes, "{name} of {place}");

@@ -1,7 +1,7 @@
 //! What a check has found so far.
 
 use super::planner::Planner;
-use crate::{Problem, Report, Stats};
+use crate::{Problem, Report, Severity, Stats};
 use loamfs_format::Ino;
 use std::collections::BTreeMap;
 
@@ -12,6 +12,8 @@ pub(super) struct Draft {
     plan: Planner,
     /// Most problems that are kept; all are counted.
     problems_max: usize,
+    /// Problems that a crash does not leave, kept or not.
+    damage: u64,
 }
 
 impl Draft {
@@ -28,6 +30,7 @@ impl Draft {
         let report = &mut self.report;
         *report.counts.entry(problem.code()).or_default() += 1;
         report.worst = report.worst.max(Some(problem.severity()));
+        self.damage += u64::from(problem.severity() > Severity::Note);
         if report.problems.len() < self.problems_max {
             report.problems.push(problem);
         }
@@ -53,6 +56,11 @@ impl Draft {
     /// Whether there was a problem of this kind.
     pub(super) fn has(&self, code: u16) -> bool {
         self.report.counts.contains_key(&code)
+    }
+
+    /// How many problems there were that a crash does not leave.
+    pub(super) const fn damage(&self) -> u64 {
+        self.damage
     }
 
     /// The problems that are kept.

@@ -3,7 +3,7 @@
 use super::draft::Draft;
 use super::{Options, look};
 use crate::reader::find_superblock;
-use crate::{Problem, Report, Severity};
+use crate::{Problem, Report};
 use loamfs_device::{Device, JoinedDevice, Member};
 use loamfs_format::Ssn;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// planned then, as a scrub writes the other one anew. Of two that are sound one may be older than the other.
 pub(super) fn check(first: &dyn Device, second: &dyn Device, options: &mut Options<'_>) -> Report {
     let (mut in_first, mut in_second) = (look(first, options), look(second, options));
-    match [&in_first, &in_second].map(damage) {
+    match [&in_first, &in_second].map(|it| it.damage()) {
         [0, 0] if lacks(&mut in_first, &mut in_second) => {
             let ends = ends(&mut in_first, &mut in_second);
             tell_stale(&mut in_second, second, ends, true);
@@ -77,19 +77,13 @@ pub(super) fn check_behind(
             tell_stale(&mut found, device, (last, checkpoint), true);
         }
         _ => {
-            let problems = damage(&look(copy, options));
+            let problems = look(copy, options).damage();
             if problems > 0 {
                 tell(&mut found, device, problems, false);
             }
         }
     }
     found.finish()
-}
-
-/// Problems that a crash does not leave.
-fn damage(found: &Draft) -> u64 {
-    let problems = found.problems().iter();
-    problems.filter(|it| it.severity() > Severity::Note).count() as u64
 }
 
 /// Whether a place ends before what the other one knows to be durable in both.
