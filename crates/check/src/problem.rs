@@ -25,6 +25,9 @@ pub enum Severity {
     Fatal,
 }
 
+/// Fields that say what is there instead of where that is.
+const FOUND: [&str; 4] = ["stored", "expected", "found", "fault"];
+
 /// Defines [`Problem`] and what is fixed about each kind: number, severity, whether a [`Plan`](crate::Plan) repairs it.
 macro_rules! problems {
     ($(
@@ -57,6 +60,19 @@ macro_rules! problems {
             /// How bad it is.
             pub const fn severity(&self) -> Severity {
                 match self { $( Problem::$name { .. } => Severity::$severity, )* }
+            }
+
+            /// What it is about: two looks at the same damage tell the same, whatever bytes each found.
+            pub(crate) fn subject(&self) -> String {
+                let mut subject = self.name().to_owned();
+                match self {
+                    $( Problem::$name { $($field),* } => {
+                        $( if !FOUND.contains(&stringify!($field)) {
+                            subject.push_str(&format!(" {:?}", $field));
+                        } )*
+                    } )*
+                }
+                subject
             }
 
             /// Whether a [`Plan`](crate::Plan) says how to repair it.
@@ -127,7 +143,7 @@ problems! {
     118 Note false MissingBlock { ino: Ino, kind: BlockKind, addr: FragAddr }
     /// What the leading device holds stands twice, and is damaged in one place.
     #[error(
-        "what device {} holds has {problems} problems where it stands on device {device}, and none in its other place: \
+        "what device {} holds has {problems} problems where it stands on device {device} that were not found in its other place: \
          `loamfs scrub start` on a mount writes it anew",
         leads
     )]

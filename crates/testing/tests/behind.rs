@@ -349,6 +349,27 @@ fn a_copy_that_is_damaged_is_told_and_made_anew() {
     copy_holds(&parts, &[(0, contents.clone())], &Without::default()).unwrap();
 }
 
+/// Large files stand in one place, which a copy knows too: what is damaged there is no fault of the copy, and no scrub mends it.
+#[test]
+fn what_is_wrong_in_a_large_file_is_not_told_of_the_copy() {
+    let parts = Parts::made(Some(CopyKind::Behind));
+    let volume = open(&parts, There::Both, &Without::default()).unwrap();
+    put(&volume, "large", &content(LARGE, 1)).unwrap();
+    let ino = volume.lookup(ROOT_INO, b"large").unwrap().ino;
+    volume.close().unwrap();
+    let device = parts.joined(There::Both);
+    let reader = loamfs_check::Volume::open(device.as_ref()).unwrap();
+    let inode = reader.inode(ino).unwrap();
+    let extent = reader.extents(&inode).next().unwrap().unwrap();
+    let at = reader.geometry().byte_offset(extent.pointer.addr);
+    assert!(at >= FAST);
+    let mut bytes = read_exact(device.as_ref(), at, 4096, IoKind::Other).unwrap();
+    bytes[9] ^= 1;
+    write_all(device.as_ref(), at, &bytes, IoKind::Other).unwrap();
+    let report = check(device.as_ref(), &mut Options::default());
+    assert_eq!(report.counts, [(406, 1)].into(), "{report}");
+}
+
 /// Where nothing changed no disk is woken, and a volume that was closed is not copied anew.
 #[test]
 fn a_copy_is_renewed_by_the_clock_and_when_the_volume_is_closed() {

@@ -6,12 +6,14 @@
 mod recorded;
 
 use loamfs_check::{Options, Problem, check};
-use loamfs_device::{Device, Event, Image, IoKind, MemoryDevice, read_exact, write_all};
+use loamfs_device::{Device, Event, Image, IoKind, MemoryDevice, read_exact, sides, write_all};
+use loamfs_format::ifile::block_of;
 use loamfs_format::superblock::DeviceKind;
+use loamfs_format::{BlockKind, Ino, InodeBlockNo};
 use loamfs_fs::members::{Candidate, join, join_without};
 use loamfs_fs::{
     CopyKind, Durability, Env, Error, LogError, MkfsOptions, NewDevice, OpenOptions, Purpose,
-    ROOT_INO, Replacing, Volume, mkfs_on, remove_missing,
+    ROOT_INO, Repairs, Replacing, Volume, mkfs_on, remove_missing,
 };
 use loamfs_testing::files::{content, get, put};
 use loamfs_testing::without::Without;
@@ -555,6 +557,87 @@ fn rot_in_either_copy_is_read_around_and_healed() {
             }
         }
     }
+}
+
+/// A volume with a large file, closed, and the file's inode and the byte of the volume where its first unit stands. What is written there both places know.
+fn with_a_home() -> (Parts, Ino, u64) {
+    let parts = Parts::made(Some(CopyKind::Each));
+    let volume = open(&parts, There::Both, &Without::default()).unwrap();
+    put(&volume, "large", &content(LARGE, 1)).unwrap();
+    let ino = volume.lookup(ROOT_INO, b"large").unwrap().ino;
+    volume.close().unwrap();
+    let device = parts.joined(There::Both);
+    let reader = loamfs_check::Volume::open(device.as_ref()).unwrap();
+    let inode = reader.inode(ino).unwrap();
+    let extent = reader.extents(&inode).next().unwrap().unwrap();
+    let home = reader.geometry().byte_offset(extent.pointer.addr);
+    assert!(home >= FAST);
+    (parts, ino, home)
+}
+
+/// Flips a bit.
+fn rot(device: &dyn Device, at: u64) {
+    let start = at / 4096 * 4096;
+    let mut bytes = read_exact(device, start, 4096, IoKind::Other).unwrap();
+    bytes[(at - start) as usize] ^= 1;
+    write_all(device, start, &bytes, IoKind::Other).unwrap();
+}
+
+/// A file's data on the slow device are those of either place. What is damaged in the copy beside them was not told.
+#[test]
+fn what_is_wrong_in_both_places_hides_nothing_of_one() {
+    let (parts, ino, home) = with_a_home();
+    let device = parts.joined(There::Both);
+    rot(device.as_ref(), home);
+    let report = check(device.as_ref(), &mut Options::default());
+    assert_eq!(report.counts, [(406, 1)].into(), "{report}");
+    let reader = loamfs_check::Volume::open(device.as_ref()).unwrap();
+    let entry = reader.ifile_entry(InodeBlockNo(0)).unwrap().unwrap();
+    let at = reader.geometry().byte_offset(entry.pointer.addr);
+    let both = sides(device.as_ref()).unwrap();
+    for (index, place) in both.iter().enumerate() {
+        rot(place.as_ref(), at);
+        let report = check(device.as_ref(), &mut Options::default());
+        assert_eq!(report.counts, [(119, 1), (406, 1)].into(), "{report}");
+        let of = |it: &Problem| matches!(it, Problem::PlaceDamaged { device, problems: 1, .. } if *device == index as u32);
+        assert!(report.problems.iter().any(of), "{report}");
+        rot(place.as_ref(), at);
+    }
+    // Who cannot read the file's inode does not come to its data.
+    let entry = reader.ifile_entry(block_of(ino)).unwrap().unwrap();
+    rot(
+        both[0].as_ref(),
+        reader.geometry().byte_offset(entry.pointer.addr),
+    );
+    let report = check(device.as_ref(), &mut Options::default());
+    assert_eq!(report.counts, [(119, 1), (406, 1)].into(), "{report}");
+}
+
+/// What is wrong alike in both places can be repaired.
+#[test]
+fn what_is_wrong_in_both_places_is_repaired() {
+    let (parts, ..) = with_a_home();
+    let device = parts.joined(There::Both);
+    let reader = loamfs_check::Volume::open(device.as_ref()).unwrap();
+    let root = reader.map(BlockKind::IfileNode).root.pointer;
+    let copies: Vec<_> = root
+        .copies(BlockKind::IfileNode, reader.geometry())
+        .collect();
+    assert_eq!(copies.len(), 2);
+    let at = reader.geometry().byte_offset(copies[1].start);
+    rot(device.as_ref(), at);
+    let report = check(device.as_ref(), &mut Options::default());
+    assert_eq!(report.counts, [(207, 1)].into(), "{report}");
+    assert_eq!(report.plan.worn.len(), 1, "{report}");
+    let repairs = Repairs {
+        worn: report.plan.worn,
+        ..Repairs::default()
+    };
+    let volume = open(&parts, There::Both, &Without::default()).unwrap();
+    volume.repair(&repairs).unwrap();
+    volume.close().unwrap();
+    let report = check(&*parts.joined(There::Both), &mut Options::default());
+    assert!(report.is_clean(), "{report}");
 }
 
 /// The copy's device stays, the fast one does not grow, and no other fast one joins.

@@ -3,7 +3,11 @@
 use super::planner::Planner;
 use crate::{Problem, Report, Severity, Stats};
 use loamfs_format::Ino;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+
+/// Most problems that are remembered to compare two checks.
+const SUBJECTS_MAX: usize = 1 << 16;
 
 /// A report in the making.
 #[derive(Debug, Default)]
@@ -14,6 +18,8 @@ pub(super) struct Draft {
     problems_max: usize,
     /// Problems that a crash does not leave, kept or not.
     damage: u64,
+    /// What the first of those are about, as hashes.
+    subjects: Vec<u64>,
 }
 
 impl Draft {
@@ -30,7 +36,13 @@ impl Draft {
         let report = &mut self.report;
         *report.counts.entry(problem.code()).or_default() += 1;
         report.worst = report.worst.max(Some(problem.severity()));
-        self.damage += u64::from(problem.severity() > Severity::Note);
+        if problem.severity() > Severity::Note {
+            self.damage += 1;
+            if self.subjects.len() < SUBJECTS_MAX {
+                let hasher = BuildHasherDefault::<DefaultHasher>::default();
+                self.subjects.push(hasher.hash_one(problem.subject()));
+            }
+        }
         if report.problems.len() < self.problems_max {
             report.problems.push(problem);
         }
@@ -58,9 +70,25 @@ impl Draft {
         self.report.counts.contains_key(&code)
     }
 
-    /// How many problems there were that a crash does not leave.
-    pub(super) const fn damage(&self) -> u64 {
-        self.damage
+    /// How many problems there were that a crash does not leave, and that another check did not come to.
+    pub(super) fn beyond(&self, other: &Draft) -> u64 {
+        let all = |it: &Draft| it.subjects.len() as u64 == it.damage;
+        if !all(self) || !all(other) {
+            return self.damage.saturating_sub(other.damage);
+        }
+        let known: BTreeSet<u64> = other.subjects.iter().copied().collect();
+        let new = self.subjects.iter().filter(|it| !known.contains(it));
+        new.count() as u64
+    }
+
+    /// How much could be read.
+    pub(super) const fn seen(&self) -> u64 {
+        self.report.stats.nodes + self.report.stats.inodes
+    }
+
+    /// Whether a repair would change the same, of the same state.
+    pub(super) fn plans_as(&self, other: &Draft) -> bool {
+        self.plan == other.plan && self.report.stats.last == other.report.stats.last
     }
 
     /// The problems that are kept.

@@ -8,11 +8,16 @@ use loamfs_device::{Device, JoinedDevice, Member};
 use loamfs_format::Ssn;
 use std::sync::Arc;
 
-/// Checks a volume in either place of what stands twice. Where one of them is sound the volume is, as a reader takes that; nothing is
-/// planned then, as a scrub writes the other one anew. Of two that are sound one may be older than the other.
+/// Checks a volume in either place of what stands twice. It is as sound as the better one, as a reader takes that, and a scrub writes the
+/// other one anew. What is wrong in both is no fault of a place. Of two that are as sound one may be older than the other.
 pub(super) fn check(first: &dyn Device, second: &dyn Device, options: &mut Options<'_>) -> Report {
     let (mut in_first, mut in_second) = (look(first, options), look(second, options));
-    match [&in_first, &in_second].map(|it| it.damage()) {
+    if !in_first.plans_as(&in_second) {
+        // A repair would go by one of them.
+        in_first.plan_nothing();
+        in_second.plan_nothing();
+    }
+    match [in_first.beyond(&in_second), in_second.beyond(&in_first)] {
         [0, 0] if lacks(&mut in_first, &mut in_second) => {
             let ends = ends(&mut in_first, &mut in_second);
             tell_stale(&mut in_second, second, ends, true);
@@ -25,18 +30,14 @@ pub(super) fn check(first: &dyn Device, second: &dyn Device, options: &mut Optio
             }
             in_first.finish()
         }
-        [0, problems] => {
-            tell(&mut in_first, first, problems, false);
+        // What is wrong in both may be out of reach in the one.
+        [here, there] if here == 0 || there > 0 && in_first.seen() >= in_second.seen() => {
+            tell(&mut in_first, first, there, false);
             in_first.finish()
         }
-        [problems, 0] => {
+        [problems, _] => {
             tell(&mut in_second, second, problems, true);
             in_second.finish()
-        }
-        // A repair would go by one of them.
-        _ => {
-            in_first.plan_nothing();
-            in_first.finish()
         }
     }
 }
@@ -77,7 +78,7 @@ pub(super) fn check_behind(
             tell_stale(&mut found, device, (last, checkpoint), true);
         }
         _ => {
-            let problems = look(copy, options).damage();
+            let problems = look(copy, options).beyond(&found);
             if problems > 0 {
                 tell(&mut found, device, problems, false);
             }
@@ -110,10 +111,10 @@ fn tell_stale(newer: &mut Draft, device: &dyn Device, (last, durable): (Ssn, Ssn
     }
 }
 
-/// Says of what is sound on a device that the other place is damaged, which is the first one or not.
-fn tell(sound: &mut Draft, device: &dyn Device, problems: u64, is_first: bool) {
+/// Says of what is better on a device that the other place, which is the first one or not, has problems beyond its own.
+fn tell(better: &mut Draft, device: &dyn Device, problems: u64, is_first: bool) {
     if let Some((leads, device)) = holders(device, is_first) {
-        sound.add(Problem::PlaceDamaged {
+        better.add(Problem::PlaceDamaged {
             leads,
             device,
             problems,

@@ -11,7 +11,7 @@ use loamfs_format::{Extent, FragAddr, GroupNo, Ino, InodeBlockNo};
 pub(super) const LIST_MAX: usize = 1 << 16;
 
 /// A plan in the making. Where a list is full, the plan says that it stops short.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub(super) struct Planner {
     plan: Plan,
 }
