@@ -14,7 +14,7 @@ use loamfs_format::superblock::DeviceKind;
 use loamfs_fs::members::{Candidate, join, join_without};
 use loamfs_fs::{
     CopyKind, Durability, Env, Error, LogError, ManualClock, MkfsOptions, NewDevice, OpenOptions,
-    ROOT_INO, Replacing, Volume, mkfs_on, remove_missing, superblocks,
+    ROOT_INO, Replacing, Volume, grow, mkfs_on, remove_missing, superblocks,
 };
 use loamfs_testing::busy::{self, Busy};
 use loamfs_testing::files::{content, get, put};
@@ -368,6 +368,35 @@ fn what_is_wrong_in_a_large_file_is_not_told_of_the_copy() {
     write_all(device.as_ref(), at, &bytes, IoKind::Other).unwrap();
     let report = check(device.as_ref(), &mut Options::default());
     assert_eq!(report.counts, [(406, 1)].into(), "{report}");
+}
+
+/// The copy knows the devices as they were when it was renewed.
+#[test]
+fn a_copy_from_before_the_volume_grew_is_sound() {
+    let parts = Parts::made(Some(CopyKind::Behind));
+    let volume = open(&parts, There::Both, &Without::default()).unwrap();
+    put(&volume, "large", &content(LARGE, 1)).unwrap();
+    volume.close().unwrap();
+    let [fast, mut slow] = [0, 1].map(|index| parts.candidate(index));
+    let longer = MemoryDevice::new(slow.device.size() + (1 << 20));
+    for at in (0..slow.device.size()).step_by(4096) {
+        let bytes = read_exact(slow.device.as_ref(), at, 4096, IoKind::Other).unwrap();
+        longer.poke(at, &bytes).unwrap();
+    }
+    slow.device = Arc::new(longer);
+    let joined = || join(&fast, std::slice::from_ref(&slow)).unwrap();
+    let (before, after) = grow(&joined(), None, &Env::fixed(6)).unwrap();
+    assert!(after > before);
+    let report = check(joined().as_ref(), &mut Options::default());
+    assert!(report.is_clean(), "{report}");
+    // What rots there is still found.
+    let place = joined().members()[0].second_place().unwrap();
+    let copy = JoinedDevice::new(vec![place]).unwrap();
+    for at in (160 << 10..FAST).step_by(4096) {
+        write_all(&copy, at, &[0; 4096], IoKind::Other).unwrap();
+    }
+    let report = check(joined().as_ref(), &mut Options::default());
+    assert_eq!(report.counts.get(&119), Some(&1), "{report}");
 }
 
 /// Where nothing changed no disk is woken, and a volume that was closed is not copied anew.

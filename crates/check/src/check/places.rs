@@ -6,6 +6,7 @@ use crate::reader::find_superblock;
 use crate::{Problem, Report};
 use loamfs_device::{Device, JoinedDevice, Member};
 use loamfs_format::Ssn;
+use loamfs_format::superblock::{DeviceEntry, Superblock};
 use std::sync::Arc;
 
 /// Checks a volume in either place of what stands twice. It is as sound as the better one, as a reader takes that, and a scrub writes the
@@ -42,18 +43,42 @@ pub(super) fn check(first: &dyn Device, second: &dyn Device, options: &mut Optio
     }
 }
 
-/// The volume as a copy that is behind has it, if there is one, and the device that leads is there too.
+/// The volume as a copy that is behind has it, if there is one, and the device that leads is there too. The copy may be from before devices
+/// changed: its own table counts.
 pub(super) fn behind(device: &dyn Device) -> Option<Arc<dyn Device>> {
-    find_superblock(device).ok()?.newest.behind()?;
-    let mut members = device.members().to_vec();
-    let first = members.first_mut()?;
-    let place = first.second_place()?;
+    let said = find_superblock(device).ok()?.newest;
+    said.behind()?;
+    let place = device.members().first()?.second_place()?;
     let alone: Arc<dyn Device> = Arc::new(JoinedDevice::new(vec![place]).ok()?);
-    let len = alone.size();
-    *first = Member::new("the copy", alone, 0, len).at_range(first.range());
-    Some(Arc::new(
-        JoinedDevice::with_gaps(members, device.size()).ok()?,
-    ))
+    let own = find_superblock(alone.as_ref()).map(|copies| copies.newest);
+    let own = own.ok().filter(|own| own.uuid == said.uuid);
+    let own = own.and_then(|own| put_together(device, &said, &own, &alone));
+    // What does not fit the volume's table is told by the look at it.
+    own.or_else(|| put_together(device, &said, &said, &alone))
+}
+
+/// The volume by a copy's table, with the copy in the place of what leads, out of the devices that are there.
+fn put_together(
+    device: &dyn Device,
+    said: &Superblock,
+    own: &Superblock,
+    copy: &Arc<dyn Device>,
+) -> Option<Arc<dyn Device>> {
+    let member = |(index, entry): (usize, &DeviceEntry)| {
+        let held = own.bytes_of(entry);
+        let (offset, len) = (entry.offset, held.end - held.start);
+        let mut there = said.devices.iter().zip(device.members());
+        let there = there.find(|(it, member)| it.uuid == entry.uuid && !member.is_missing());
+        let member = match there {
+            _ if index == 0 => Member::new("the copy", Arc::clone(copy), 0, len),
+            Some((_, it)) => Member::new(it.name(), Arc::clone(it.device()), offset, len),
+            None => Member::missing(&format!("device {}", entry.device), offset, len),
+        };
+        member.at_range(held)
+    };
+    let members = own.devices.iter().enumerate().map(member).collect();
+    let joined = JoinedDevice::with_gaps(members, own.volume_bytes());
+    Some(Arc::new(joined.ok()?))
 }
 
 /// Checks a volume, and what a copy of its log has that is behind: the device that leads has what counts.
