@@ -310,6 +310,9 @@ problems! {
     /// An attribute that is there twice.
     #[error("inode {ino}: the attribute with key {key} has the name of an earlier one")]
     514 Major false XattrTwice { ino: Ino, key: u64 }
+    /// A directory that leads to something, but not to be kept.
+    #[error("directory {ino} has no links, but entries, which take {size}")]
+    515 Major false OrphanNotEmpty { ino: Ino, size: u64 }
 
     /// In use, but free in the bitmap: will be overwritten.
     #[error("{extent:?} holds {owner}, but is free in the bitmap")]
@@ -446,6 +449,7 @@ impl Problem {
             | P::DirTwice { ino, .. }
             | P::Parent { ino, .. }
             | P::Detached { ino }
+            | P::OrphanNotEmpty { ino, .. }
             | P::Xattr { ino, .. }
             | P::XattrTwice { ino, .. }
             | P::TrackMissing { ino } => *ino,

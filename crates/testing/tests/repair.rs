@@ -325,6 +325,25 @@ fn an_orphan_with_a_name_lives_on() {
     sample.assert_removable(&volume);
 }
 
+/// The next mount removed the directory, and with it all names in it.
+#[test]
+fn a_directory_with_entries_is_not_removed_whatever_its_link_count() {
+    let sample = Sample::new();
+    sample.forge_inodes(sample.dir, |inodes, orphan| {
+        let inode = inodes.iter_mut().find(|i| i.ino == sample.dir).unwrap();
+        inode.nlink = 0;
+        *orphan |= 1 << slot_of(sample.dir);
+    });
+    assert_eq!(sample.kinds(), ["OrphanNotEmpty", "OrphanNamed"]);
+    let volume = sample.open();
+    volume.upkeep().tick().unwrap();
+    sample.assert_files(&volume);
+    volume.close().unwrap();
+    let volume = sample.repair();
+    assert_eq!(volume.getattr(sample.dir).unwrap().nlink, 3);
+    sample.assert_files(&volume);
+}
+
 #[test]
 fn inodes_without_a_name_are_found_again() {
     let sample = Sample::new();

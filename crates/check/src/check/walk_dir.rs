@@ -66,6 +66,10 @@ impl<'v> Walker<'_, 'v> {
             _ => {}
         }
         dir.tracks.finish(self);
+        if inode.nlink == 0 && dir.size > 0 {
+            let (ino, size) = (inode.ino, dir.size);
+            self.visitor.problem(Problem::OrphanNotEmpty { ino, size });
+        }
         if dir.whole && dir.size != inode.size {
             let (ino, stored, found) = (inode.ino, inode.size, dir.size);
             self.visitor

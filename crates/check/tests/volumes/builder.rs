@@ -80,6 +80,8 @@ pub struct Builder {
     pub after: Vec<Record>,
     pub log_at: u64,
     pub data_at: u64,
+    /// Inodes that have the orphan bit.
+    pub orphans: BTreeSet<Ino>,
     /// A group whose descriptor counts one fragment too many.
     pub wrong_used: Option<u64>,
     /// Whether inner nodes of the IFILE count an orphan too many.
@@ -165,6 +167,7 @@ impl Builder {
             after: Vec::new(),
             log_at: LOG_START,
             data_at: DATA_START,
+            orphans: BTreeSet::from([ORPHAN]),
             wrong_used: None,
             wrong_aggregate: false,
             short: false,

@@ -92,6 +92,39 @@ fn an_orphan_has_no_name_and_no_links() {
     );
 }
 
+/// Whoever removed it would lose all that it leads to.
+#[test]
+fn an_orphan_leads_nowhere() {
+    let orphaned = |b: &mut Builder, dir: Ino| {
+        b.count_links();
+        b.inode(dir).nlink = 0;
+        b.orphans.insert(dir);
+    };
+    let files = changed(|b| {
+        b.unname(SUB, b"deep");
+        for index in 0..200 {
+            b.name(DEEP, format!("link{index}").as_bytes(), TINY);
+        }
+        orphaned(b, DEEP);
+    });
+    assert_eq!(files, ["OrphanNotEmpty"]);
+    let directory = changed(|b| {
+        b.unname(ROOT_INO, b"sub");
+        for name in [&b"tiny"[..], b"symlink"] {
+            b.unname(SUB, name);
+        }
+        b.name(ROOT_INO, b"tiny", TINY);
+        b.name(ROOT_INO, b"symlink", LINK);
+        orphaned(b, SUB);
+    });
+    assert_eq!(directory, ["OrphanNotEmpty"]);
+    let empty = changed(|b| {
+        b.unname(SUB, b"deep");
+        orphaned(b, DEEP);
+    });
+    assert_eq!(empty, [""; 0]);
+}
+
 #[test]
 fn a_directory_has_one_name_in_its_parent() {
     let twice = changed(|b| {

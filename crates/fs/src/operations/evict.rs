@@ -63,9 +63,14 @@ impl Operation for Evict {
         let blocks = matches!(inode.body, Body::Extents(_) | Body::ExtentTree(_));
         let bytes = inode.size > 0 && node.is_large();
         let uncut = bytes || blocks && inode.truncating == u64::MAX;
-        let step = if inode.is_file() && uncut {
+        let (cuts, drains) = (inode.is_file() && uncut, inode.truncating != u64::MAX);
+        if inode.is_dir() {
+            // A wrong link count takes no names away.
+            core.names().prepare_empty(ino)?;
+        }
+        let step = if cuts {
             Evicting::Cut(Resizing::prepare(core, ino, 0)?)
-        } else if inode.truncating != u64::MAX {
+        } else if drains {
             Evicting::Drain(Draining::prepare(core, ino)?)
         } else if let Some(step) = Clearing::prepare(core, ino)? {
             Evicting::Clear(step)

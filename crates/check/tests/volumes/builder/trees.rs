@@ -1,6 +1,6 @@
 //! Trees and blocks of inodes.
 
-use super::{Builder, Entries, ORPHAN};
+use super::{Builder, Entries};
 use loamfs_format::checksum::{CRC_UNITS, CrcRun};
 use loamfs_format::dirent::InlineMap;
 use loamfs_format::ifile::{IfileEntry, block_of, slot_of};
@@ -151,7 +151,7 @@ impl Builder {
         };
         for inode in &inodes {
             entry.live |= 1 << slot_of(inode.ino);
-            if inode.ino == ORPHAN {
+            if self.orphans.contains(&inode.ino) {
                 entry.orphan |= 1 << slot_of(inode.ino);
             }
         }
