@@ -49,7 +49,7 @@ pub enum CheckError {
     /// More segments, or extents of them, follow the checkpoint than any writer leaves.
     #[error("the chain goes on beyond segment {ssn}")]
     ChainTooLong { ssn: Ssn },
-    /// The summaries behind the last checkpoint say more than any writer leaves.
+    /// The summaries of the chain, or those behind the last checkpoint, say more than any writer leaves.
     #[error(
         "the summaries up to segment {ssn} have {} of records, more than {}",
         human(*bytes),

@@ -9,7 +9,9 @@ use super::superblocks::{Copies, stands_in};
 use crate::CheckError;
 use loamfs_device::{Buffer, DeviceError};
 use loamfs_format::ifile::INODE_BLOCK_MAX;
-use loamfs_format::summary::{Allocation, Header, Record, Records, SegmentKind, SummaryError};
+use loamfs_format::summary::{
+    Allocation, Header, RECORDS_MAX, Record, Records, SegmentKind, SummaryError,
+};
 use loamfs_format::superblock::{CheckpointRef, Superblock};
 use loamfs_format::{Extent, FragAddr, Ssn};
 use std::collections::BTreeMap;
@@ -130,7 +132,12 @@ fn follow(
     // Between two checkpoints that a superblock names there is at most one more; the rest is slack.
     let most = sb.geometry.checkpoint_segments_max as usize * 4 + 1024;
     let first = checkpoint(io, sb, healed)?;
+    // Summaries do not overlap, so all of them together are no longer than the volume.
+    let volume = io.geometry.byte_offset(FragAddr(io.geometry.total_frags));
+    let limit = u64::from(io.geometry.checkpoint_summary_max) * 4 + RECORDS_MAX;
+    let limit = limit.min(volume);
     let mut extents = first.header.extents.len();
+    let mut bytes = first.header.records_len;
     let mut links = vec![first];
     loop {
         let last = &links[links.len() - 1].header;
@@ -155,6 +162,11 @@ fn follow(
             }
         };
         extents = extents.saturating_add(next.header.extents.len());
+        bytes = bytes.saturating_add(next.header.records_len);
+        if bytes > limit {
+            let ssn = next.header.ssn;
+            return Err(CheckError::RecordsTooLong { ssn, bytes, limit });
+        }
         if links.len() >= most || extents > EXTENTS_TOTAL_MAX {
             return Err(CheckError::ChainTooLong {
                 ssn: next.header.ssn,
