@@ -142,7 +142,8 @@ impl Judge<'_, '_> {
             let mut at = region.start.0.max(self.from);
             let mut scan = MapScan::new(self.volume, at);
             while at < end {
-                let mut window = scan.load(at / WINDOW * WINDOW);
+                // What is wrong with entries was told when all was scanned.
+                let mut window = scan.load(at / WINDOW * WINDOW, &mut drop);
                 // What lies before was looked at in an earlier pass, what lies behind has to wait.
                 let stop = window.extent.end().0.min(end);
                 window.extent = Extent::new(FragAddr(at), stop - at);

@@ -78,9 +78,10 @@ pub(crate) struct MapScan<'v> {
     /// Those of them of which the bitmap says nothing.
     unmapped: Vec<Extent>,
     at: u64,
-    /// What is wrong with the maps' entries.
-    problems: Vec<Problem>,
 }
+
+/// Hears what is wrong with the maps' entries: a hostile volume has more of that than there is memory.
+pub(crate) type Wrong<'w> = &'w mut dyn FnMut(Problem);
 
 impl<'v> MapScan<'v> {
     /// A scan from `from` on.
@@ -97,17 +98,11 @@ impl<'v> MapScan<'v> {
             reserved: sb.reserved_extents(),
             unmapped,
             at,
-            problems: Vec::new(),
         }
     }
 
-    /// What was found to be wrong with the maps' entries since this was last asked.
-    pub(crate) fn take_problems(&mut self) -> Vec<Problem> {
-        std::mem::take(&mut self.problems)
-    }
-
     /// The next window of which the bitmap, or what replay knows, says anything.
-    pub(crate) fn next(&mut self) -> Option<Window> {
+    pub(crate) fn next(&mut self, wrong: Wrong<'_>) -> Option<Window> {
         let state = self.volume.state();
         let at = FragAddr(self.at);
         // Nodes that cannot be used were named when the maps were walked.
@@ -132,18 +127,18 @@ impl<'v> MapScan<'v> {
         ];
         let start = starts.into_iter().flatten().min()?.max(self.at) / WINDOW * WINDOW;
         if start >= self.volume.geometry().total_frags {
-            self.beyond_the_end();
+            self.beyond_the_end(wrong);
             return None;
         }
-        Some(self.load(start))
+        Some(self.load(start, wrong))
     }
 
     /// The window at `start`, which must not lie before where the scan is.
-    pub(crate) fn load(&mut self, start: u64) -> Window {
+    pub(crate) fn load(&mut self, start: u64, wrong: Wrong<'_>) -> Window {
         let total = self.volume.geometry().total_frags;
         let extent = Extent::new(FragAddr(start), WINDOW.min(total.saturating_sub(start)));
         let mut base = Bits::new(start);
-        self.chunks(extent, &mut base);
+        self.chunks(extent, &mut base, wrong);
         base.truncate(total);
         for range in &self.unmapped {
             base.clear(*range);
@@ -155,7 +150,7 @@ impl<'v> MapScan<'v> {
             held: Bits::new(start),
             log: Bits::new(start),
             reserved: Bits::new(start),
-            owners: self.owners(extent),
+            owners: self.owners(extent, wrong),
         };
         let state = self.volume.state();
         for (range, _) in state.allocated.overlapping(extent) {
@@ -178,7 +173,7 @@ impl<'v> MapScan<'v> {
     }
 
     /// Reads the chunks up to the end of a window.
-    fn chunks(&mut self, window: Extent, bits: &mut Bits) {
+    fn chunks(&mut self, window: Extent, bits: &mut Bits, wrong: Wrong<'_>) {
         let end = (window.start.0 + WINDOW) / CHUNK_FRAGS;
         loop {
             match self.chunks.peek() {
@@ -204,29 +199,26 @@ impl<'v> MapScan<'v> {
                 }
                 _ => {
                     let kind = BlockKind::BitmapNode;
-                    self.problems.push(Problem::Entry {
-                        kind,
-                        ino: Ino(0),
-                        key,
-                    });
+                    let ino = Ino(0);
+                    wrong(Problem::Entry { kind, ino, key });
                 }
             }
             if start.0 >= self.volume.geometry().total_frags {
-                self.problems.push(Problem::BitmapOutside { addr: start });
+                wrong(Problem::BitmapOutside { addr: start });
             }
         }
     }
 
     /// Names the first chunk behind the end of the volume.
-    fn beyond_the_end(&mut self) {
+    fn beyond_the_end(&mut self, wrong: Wrong<'_>) {
         if let Some(Ok(entry)) = self.chunks.next() {
             let addr = FragAddr(entry.key().saturating_mul(CHUNK_FRAGS));
-            self.problems.push(Problem::BitmapOutside { addr });
+            wrong(Problem::BitmapOutside { addr });
         }
     }
 
     /// The owner records of a window, cut to it.
-    fn owners(&mut self, window: Extent) -> Vec<Piece> {
+    fn owners(&mut self, window: Extent, wrong: Wrong<'_>) -> Vec<Piece> {
         let mut pieces = Vec::new();
         loop {
             let next = match self.owner.take() {
@@ -237,11 +229,11 @@ impl<'v> MapScan<'v> {
                 None => return pieces,
                 Some(Ok(piece)) => piece,
                 Some(Err(MapFault::Entry { kind, ino, key })) => {
-                    self.problems.push(Problem::Entry { kind, ino, key });
+                    wrong(Problem::Entry { kind, ino, key });
                     continue;
                 }
                 Some(Err(MapFault::OwnerOverlap { first, second })) => {
-                    self.problems.push(Problem::OwnerOverlap { first, second });
+                    wrong(Problem::OwnerOverlap { first, second });
                     continue;
                 }
                 Some(Err(MapFault::Node(_))) => continue,

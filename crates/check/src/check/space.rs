@@ -26,9 +26,7 @@ pub(crate) fn check(
     let total = volume.geometry().total_frags;
     let mut scan = MapScan::new(volume, 0);
     let mut groups = (!lost.groups).then(|| Groups::new(volume));
-    while let Some(window) = scan.next() {
-        let problems = scan.take_problems().into_iter();
-        problems.for_each(|problem| report.add(problem));
+    while let Some(window) = scan.next(&mut |problem| report.add(problem)) {
         super::tell(options, Phase::Space, window.extent.start.0, total);
         if let Some(groups) = &mut groups {
             groups.window(&window, report);
@@ -37,8 +35,6 @@ pub(crate) fn check(
         changes(volume, &window, groups.as_mut(), report);
         pieces(&window, &mut sums, groups.as_mut(), report);
     }
-    let problems = scan.take_problems().into_iter();
-    problems.for_each(|problem| report.add(problem));
     if let Some(groups) = &mut groups {
         groups.finish(report);
     }

@@ -19,6 +19,8 @@ use std::sync::Arc;
 const BLOCKS: usize = 256;
 /// Inodes whose trees and data are looked at together.
 const INODES: usize = 128;
+/// Blocks of data that wait to be read: one inode's attributes may have as many as there is room for.
+const BLOCKS_OF_DATA: usize = 4096;
 /// Bytes of small files read at once.
 const DATA: u64 = 4 << 20;
 /// Nodes of which the copies are read together.
@@ -187,6 +189,9 @@ impl<'w, 'v> Walker<'w, 'v> {
                     });
                 } else if self.data && !self.is_overcommitted() {
                     self.blocks.push((ino, kind, *pointer));
+                    if self.blocks.len() >= BLOCKS_OF_DATA {
+                        self.read_blocks();
+                    }
                 }
             }
         }

@@ -1,9 +1,12 @@
 //! Whatever the bytes of a volume are, reading it ends, in time and without a panic.
 
-use crate::builder::{AFTER, Builder, CHECKPOINT, FRAG, Rng, TOTAL};
+use crate::builder::{AFTER, ATTRS, Builder, CHECKPOINT, FRAG, HASH_KEY, Rng, TOTAL};
 use loamfs_check::{Options, Volume, check, dump};
-use loamfs_device::MemoryDevice;
-use loamfs_format::{FragAddr, Ino, Ssn};
+use loamfs_device::{Counters, Device, DeviceError, Member, MemoryDevice, Read, Write};
+use loamfs_format::dirent::hash_key;
+use loamfs_format::xattr::{Value, Xattr};
+use loamfs_format::{BlockKind, FragAddr, Ino, Ssn};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Checks the device in full and with little memory, and dumps what can be dumped.
 pub fn survive(device: &MemoryDevice) -> bool {
@@ -80,6 +83,79 @@ fn wrong_contents_with_right_checksums_are_survived() {
         sound += u32::from(survive(&b.finish()));
     }
     assert!(sound < 400, "{sound} of 600 show no damage");
+}
+
+/// A device that remembers the longest batch of reads.
+#[derive(Debug)]
+struct Batches {
+    inner: MemoryDevice,
+    longest: AtomicUsize,
+}
+
+impl Device for Batches {
+    fn size(&self) -> u64 {
+        self.inner.size()
+    }
+
+    fn sector_size(&self) -> u32 {
+        self.inner.sector_size()
+    }
+
+    fn rotational(&self) -> bool {
+        self.inner.rotational()
+    }
+
+    fn read(&self, batch: &mut [Read]) {
+        self.longest.fetch_max(batch.len(), Ordering::Relaxed);
+        self.inner.read(batch);
+    }
+
+    fn write(&self, batch: &[Write<'_>]) -> Vec<Result<(), DeviceError>> {
+        self.inner.write(batch)
+    }
+
+    fn flush(&self) -> Result<(), DeviceError> {
+        self.inner.flush()
+    }
+
+    fn discard(&self, ranges: &[(u64, u64)]) -> Result<(), DeviceError> {
+        self.inner.discard(ranges)
+    }
+
+    fn counters(&self) -> Counters {
+        self.inner.counters()
+    }
+
+    fn members(&self) -> &[Member] {
+        self.inner.members()
+    }
+}
+
+/// All blocks that the attributes of an inode lead to were gathered before any was read.
+#[test]
+fn attributes_of_one_inode_do_not_fill_the_memory() {
+    let mut b = Builder::sample();
+    let piece = b.place(&[7; 10], BlockKind::XattrValue, 0, ATTRS, 0, 0);
+    for index in 0..330 {
+        let xattr = Xattr {
+            namespace: 1,
+            name: format!("a{index}").into_bytes(),
+            value: Value::Log(vec![piece; 24]),
+        };
+        let key = hash_key(&HASH_KEY, &xattr.full_name());
+        b.xattrs
+            .entry(ATTRS)
+            .or_default()
+            .insert(key, xattr.encode());
+    }
+    let device = Batches {
+        inner: b.finish(),
+        longest: AtomicUsize::new(0),
+    };
+    let report = check(&device, &mut Options::default());
+    assert!(report.stats.data_bytes > 330 * 24 * 10, "{report}");
+    let longest = device.longest.load(Ordering::Relaxed);
+    assert!(longest <= 4096, "{longest} at once");
 }
 
 #[test]
