@@ -278,7 +278,7 @@ problems! {
     #[error("directory {dir}: the entry with key {key} has the name of an earlier one")]
     503 Major false DirentTwice { dir: Ino, key: u64 }
     /// An entry that leads nowhere.
-    #[error("directory {dir} names inode {ino}, which does not live")]
+    #[error("directory {dir} names inode {ino}, which does not live, or may have no name")]
     504 Major false DirentTarget { dir: Ino, ino: Ino }
     /// An entry with another type than its inode.
     #[error("directory {dir} names inode {ino} as type {stored}, which is of type {found}")]

@@ -12,6 +12,7 @@ use super::sums::NameSums;
 use super::visitor::{Lost, Visitor};
 use crate::{Options, Phase, Problem, Volume};
 use loamfs_format::Ino;
+use loamfs_format::atime::ATIME_INO;
 use loamfs_format::dirent::Dirent;
 use loamfs_format::ifile::{block_of, slot_of};
 use loamfs_format::inode::{Inode, ROOT_INO};
@@ -158,7 +159,9 @@ impl Visitor for Tallies<'_> {
 fn judge(volume: &Volume<'_>, lost: &Lost, ino: Ino, tally: &Tally, report: &mut Draft) {
     slots(volume, lost, tally, report);
     let Some(stated) = tally.stated else {
-        if tally.names > 0 && !was_lost(volume, ino) {
+        // The file of access times lives, and has no name.
+        let is_reserved = ino == ATIME_INO;
+        if tally.names > 0 && (is_reserved || !was_lost(volume, ino)) {
             report.add(Problem::DirentTarget {
                 dir: tally.dirs[0],
                 ino,

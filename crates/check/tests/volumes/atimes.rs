@@ -2,7 +2,7 @@
 
 use crate::builder::*;
 use crate::{kinds, report};
-use loamfs_check::{Volume, dump};
+use loamfs_check::{Problem, Volume, dump};
 use loamfs_format::atime::{ATIME_INO, Atime, AtimeRun};
 use loamfs_format::ifile::{block_of, slot_of};
 use loamfs_format::inode::{Body, ROOT_INO, Timestamp, mode};
@@ -57,6 +57,22 @@ fn a_sound_file_is_sound_and_shown() {
 #[test]
 fn an_empty_file_is_sound() {
     assert_eq!(kinds(&sample([]).finish()), Vec::<&str>::new());
+}
+
+/// It lives, but is nobody's to open.
+#[test]
+fn a_name_that_leads_to_it_is_named() {
+    let mut b = sample([run_of(ROOT_INO, Ssn(1))]);
+    b.name(SUB, b"times", ATIME_INO);
+    b.count_links();
+    b.inode(ATIME_INO).nlink = 1;
+    let device = b.finish();
+    assert_eq!(kinds(&device), ["DirentTarget"]);
+    let (dir, ino) = (SUB, ATIME_INO);
+    assert_eq!(
+        report(&device).problems,
+        [Problem::DirentTarget { dir, ino }]
+    );
 }
 
 #[test]
