@@ -267,6 +267,12 @@ problems! {
     /// Programs that do not know them would change data and leave the checksums of what was there.
     #[error("inode {ino} has checksums beside its content, which the superblock does not announce")]
     414 Major false ChecksumsUnannounced { ino: Ino }
+    /// Whoever ends the truncate frees content.
+    #[error("inode {ino} has the size {size}, but a truncate to {target} is pending")]
+    415 Major false SizeBehindTarget { ino: Ino, size: u64, target: u64 }
+    /// Readers take such a unit for zeros.
+    #[error("inode {ino}: unit {unit} was never written, but the lazy map has an image of it")]
+    416 Major false LazyUnwritten { ino: Ino, unit: u64 }
 
     /// An entry at a key that its name does not have.
     #[error("directory {dir}: the entry with key {key} does not have the hash of its name")]
@@ -434,6 +440,8 @@ impl Problem {
             | P::ExtentTooFar { ino, .. }
             | P::UnwrittenUnannounced { ino, .. }
             | P::ChecksumsUnannounced { ino }
+            | P::SizeBehindTarget { ino, .. }
+            | P::LazyUnwritten { ino, .. }
             | P::ChecksumMissing { ino, .. }
             | P::ChecksumOfHole { ino, .. }
             | P::UnitData { ino, .. }

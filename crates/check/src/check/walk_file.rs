@@ -98,6 +98,11 @@ impl<'v> Walker<'_, 'v> {
             let ino = inode.ino;
             self.visitor.problem(Problem::ChecksumsUnannounced { ino });
         }
+        if inode.size > inode.truncating {
+            let (ino, size, target) = (inode.ino, inode.size, inode.truncating);
+            self.visitor
+                .problem(Problem::SizeBehindTarget { ino, size, target });
+        }
         self.finish_file(file);
     }
 
@@ -205,6 +210,9 @@ impl<'v> Walker<'_, 'v> {
                 file.used += 1;
             } else if crc == 0 && expected && !run.unwritten {
                 self.missing(file, unit);
+            } else if crc == 0 && unit < file.limit && !expected && run.unwritten {
+                let ino = file.inode.ino;
+                self.visitor.problem(Problem::LazyUnwritten { ino, unit });
             }
             crcs.push(if expected { crc } else { 0 });
         }

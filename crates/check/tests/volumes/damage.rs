@@ -170,6 +170,19 @@ fn extents_lie_in_order_within_the_file() {
     );
 }
 
+/// The next writer would free what is behind the target.
+#[test]
+fn a_file_ends_where_a_pending_truncate_does() {
+    let mut b = Builder::sample();
+    b.inode(LARGE).truncating = 0;
+    b.orphans.insert(LARGE);
+    let device = b.finish();
+    let (ino, size, target) = (LARGE, 6 * BLOCK - 100, 0);
+    let behind = Problem::SizeBehindTarget { ino, size, target };
+    assert_eq!(report(&device).problems, [behind]);
+    assert_eq!(kinds(&device), ["SizeBehindTarget"]);
+}
+
 /// Space that was never written: units without checksums, behind the end of the file too, as long as that is announced and
 /// counted.
 #[test]
@@ -202,6 +215,11 @@ fn what_was_never_written_is_announced_and_counted() {
         ["UnwrittenCount"]
     );
     let unannounced = unwritten(|b| b.sb.incompatible = 0);
+    // The third unit has an image.
+    let imaged = unwritten(|b| {
+        b.crcs.get_mut(&LARGE).unwrap().remove(&3);
+    });
+    assert_eq!(imaged, ["LazyUnwritten"]);
     assert!(
         unannounced
             .iter()
