@@ -7,7 +7,9 @@ use std::sync::Arc;
 use loamfs_check::{Options as CheckOptions, Phase, Progress, Report, check};
 use loamfs_device::{Device, Effect, FaultyDevice, Image, MemoryDevice, Op, Rule};
 use loamfs_format::group::Role;
-use loamfs_format::{BlockKind, GroupNo, Ino};
+use loamfs_format::node::Page;
+use loamfs_format::summary::Header;
+use loamfs_format::{BlockKind, Extent, GroupNo, Identity, Ino};
 use loamfs_fs::{
     Durability, Env, Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, SetAttr, Volume, mkfs,
 };
@@ -701,5 +703,136 @@ fn a_copy_of_a_map_that_cannot_be_read_is_not_missed() {
         assert_eq!(sample.unreadable_small(&volume), 0);
         assert_eq!(sample.unreadable(&volume, newest), [0; 0]);
         volume.close().unwrap();
+    }
+}
+
+/// A removed file whose inode is still in its block, and another one that has its space since. Nothing is left that tells of the
+/// removal but a leaf of the IFILE. Returns the removed one, and the other with what it holds.
+fn one_that_went(device: &Arc<MemoryDevice>, held: bool) -> (Ino, Ino, Vec<u8>) {
+    let shared: Arc<dyn Device> = device.clone();
+    mkfs(&shared, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
+    let volume = Volume::open(shared, &options(false), Env::fixed(2)).unwrap();
+    let dirs = [&b"old"[..], b"new"].map(|name| {
+        let new = NewInode::of_mode(0o755);
+        volume.mkdir(ROOT_INO, name, &new).unwrap().ino
+    });
+    let content = |of: usize| unit(of, 0)[..3 << 10].to_vec();
+    let make = |dir: Ino, of: usize| {
+        let name = format!("file{of}");
+        let ino = volume.create(dir, name.as_bytes(), &NEW).unwrap().ino;
+        volume.write(ino, 0, &content(of)).unwrap();
+        ino
+    };
+    let old = (0..31).map(|of| {
+        let name = format!("empty{of}");
+        volume.create(dirs[0], name.as_bytes(), &NEW).unwrap().ino
+    });
+    let old: Vec<Ino> = old.collect();
+    let gone = make(dirs[0], 0);
+    // They go too, so that there is a hole that is worth it.
+    let beside = 100..400;
+    beside.clone().for_each(|of| _ = make(dirs[1], of));
+    volume.sync().unwrap();
+    let space = small_extents(device, &[gone])[0].unwrap();
+    for of in beside {
+        let name = format!("file{of}");
+        volume.unlink(dirs[1], name.as_bytes()).unwrap();
+    }
+    if held {
+        volume.open_file(gone).unwrap();
+        volume.unlink(dirs[0], b"file0").unwrap();
+        // So much changes in the block that it is written anew.
+        for ino in old {
+            volume.write(ino, 0, &content(1)[..200]).unwrap();
+        }
+        volume.sync().unwrap();
+        volume.release_file(gone).unwrap();
+    } else {
+        volume.unlink(dirs[0], b"file0").unwrap();
+    }
+    volume.sync().unwrap();
+    assert!(volume.getattr(gone).is_err());
+    for round in 2..200 {
+        let all = round * 200..(round + 1) * 200;
+        let new: Vec<Ino> = all.clone().map(|of| make(dirs[1], of)).collect();
+        volume.sync().unwrap();
+        let extents = small_extents(device, &new);
+        let has_it = |extent: &Option<Extent>| extent.is_some_and(|e| e.overlaps(space));
+        if let Some(at) = extents.iter().position(has_it) {
+            volume.close().unwrap();
+            return (gone, new[at], content(all.start + at));
+        }
+        // Some stay, so that the log comes to what is left.
+        for of in all.filter(|of| of % 4 > 0) {
+            let name = format!("file{of}");
+            volume.unlink(dirs[1], name.as_bytes()).unwrap();
+        }
+    }
+    panic!("nobody came to that space");
+}
+
+/// Where the data of small files are.
+fn small_extents(device: &Arc<MemoryDevice>, files: &[Ino]) -> Vec<Option<Extent>> {
+    let reader = loamfs_check::Volume::open(device.as_ref()).unwrap();
+    let extent = |ino: &Ino| Some(reader.inode(*ino).unwrap().body.small()?.extent());
+    files.iter().map(extent).collect()
+}
+
+/// The volume without any leaf of the IFILE, and without the summaries before its checkpoint.
+fn forgetful(device: &Arc<MemoryDevice>) -> Arc<MemoryDevice> {
+    let mut image = device.image();
+    let reader = loamfs_check::Volume::open(device.as_ref()).unwrap();
+    let base = reader.geometry().byte_offset(reader.base().at);
+    let size = device.size();
+    for at in (0..size - NODE).step_by(1024) {
+        let mut bytes = [0; NODE as usize];
+        image.read(at, &mut bytes).unwrap();
+        let identity = Identity {
+            kind: BlockKind::IfileNode,
+            level: 0,
+            ino: Ino(0),
+            generation: 0,
+            logical: u64::from_le_bytes(bytes[32..40].try_into().unwrap()),
+        };
+        let is_leaf = Page::from_bytes(&bytes, &identity).is_ok();
+        let is_summary = Header::decode(&bytes).is_ok() && at != base;
+        if is_leaf || is_summary {
+            image.write(at, &bytes.map(|_| 0)).unwrap();
+        }
+    }
+    Arc::new(MemoryDevice::from_image(image))
+}
+
+/// Nothing in a block tells inodes that went from those that live. What went has nothing that could be freed.
+#[test]
+fn what_is_others_by_now_is_not_freed_for_an_inode_that_went() {
+    for held in [true, false] {
+        let device = Arc::new(MemoryDevice::new(32 << 20));
+        let (gone, there, content) = one_that_went(&device, held);
+        let device = forgetful(&device);
+        let report = repaired(&device);
+        let left: Vec<&str> = report.problems.iter().map(|p| p.name()).collect();
+        // One that had a name until it went may live: that is told, and whose space it has.
+        match held {
+            true => assert_eq!(left, [""; 0], "{report}"),
+            false => assert!(
+                ["Overlap", "Unnamed"]
+                    .iter()
+                    .all(|name| left.contains(name))
+            ),
+        }
+        let volume = Volume::open(device.clone(), &options(false), Env::fixed(6)).unwrap();
+        assert_eq!(volume.getattr(gone).is_err(), held);
+        assert!(volume.lookup(ROOT_INO, b"lost+found").is_err());
+        for index in 0..200 {
+            let name = format!("fresh{index}");
+            let ino = volume.create(ROOT_INO, name.as_bytes(), &NEW).unwrap().ino;
+            volume.write(ino, 0, &unit(index, 9)).unwrap();
+        }
+        volume.close().unwrap();
+        let volume = Volume::open(device.clone(), &options(true), Env::fixed(7)).unwrap();
+        assert_eq!(volume.read(there, 0, UNIT).unwrap(), content);
+        let after = check(device.as_ref(), &mut CheckOptions::default());
+        assert_eq!(after.problems.len(), left.len(), "{after}");
     }
 }

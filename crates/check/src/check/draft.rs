@@ -1,6 +1,6 @@
 //! What a check has found so far.
 
-use super::planner::Planner;
+use super::planner::{LIST_MAX, Planner};
 use crate::{Problem, Report, Severity, Stats};
 use loamfs_format::Ino;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +20,8 @@ pub(super) struct Draft {
     damage: u64,
     /// What the first of those are about, as hashes.
     subjects: Vec<u64>,
+    /// Inodes that have what others have too, as far as there is room for them.
+    shared: BTreeSet<Ino>,
 }
 
 impl Draft {
@@ -46,6 +48,18 @@ impl Draft {
         if report.problems.len() < self.problems_max {
             report.problems.push(problem);
         }
+    }
+
+    /// Notes inodes that have the same as each other.
+    pub(super) fn note_shared(&mut self, inodes: [Ino; 2]) {
+        if self.shared.len() < LIST_MAX {
+            self.shared.extend(inodes);
+        }
+    }
+
+    /// Whether an inode may have what others have too.
+    pub(super) fn shares(&self, ino: Ino) -> bool {
+        self.shared.len() >= LIST_MAX || self.shared.contains(&ino)
     }
 
     /// Notes what could not be checked, and why.

@@ -169,6 +169,7 @@ impl Judge<'_, '_> {
             {
                 let end = other.end().min(extent.end());
                 let shared = Extent::new(extent.start, end.0 - extent.start.0);
+                self.report.note_shared([first.ino, owner.ino]);
                 self.report.add(Problem::Overlap {
                     extent: shared,
                     first,

@@ -198,7 +198,10 @@ fn judge(volume: &Volume<'_>, lost: &Lost, ino: Ino, tally: &Tally, report: &mut
                 ino,
                 nlink: stated.nlink,
             });
-            report.plan().add_unnamed(ino);
+            // It may be one that went: whoever removed it would free what is another's.
+            if !report.shares(ino) {
+                report.plan().add_unnamed(ino);
+            }
         }
         return;
     }

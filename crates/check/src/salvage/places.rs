@@ -75,7 +75,10 @@ pub(crate) fn refind(
         match at_its_place(volume, block, extent, &seen) {
             Some((by, entry)) => {
                 found.unproved += u64::from(by == By::Itself);
-                found.entries.push((block, entry));
+                let entry = without_the_nameless(volume, block, entry);
+                if entry.live != 0 {
+                    found.entries.push((block, entry));
+                }
             }
             None => found.gone.push(block),
         }
@@ -149,6 +152,28 @@ pub(super) fn is_sound(volume: &Volume<'_>, block: InodeBlockNo, entry: &IfileEn
     read.is_some_and(|(_, read)| {
         read.is_ok_and(|block| block.inodes().all(|(_, _, inode)| inode.is_ok()))
     })
+}
+
+/// The entry without inodes that have no name, but where the log tells of them. Nothing in a block tells those that still go from
+/// those that went, and what these had may be others' by now: who goes frees it. What nobody has is freed all the same.
+fn without_the_nameless(volume: &Volume<'_>, block: InodeBlockNo, entry: IfileEntry) -> IfileEntry {
+    let said = volume.state().deltas.get(&block.0).into_iter().flatten();
+    let said = said.fold(0, |said, delta| said | 1 << slot_of(delta.ino()));
+    let read = volume.inode_blocks(&[(block, entry)]).pop();
+    let inodes = read.and_then(|(_, read)| read.ok());
+    let nameless = |slot: &u32| {
+        let inode = inodes.as_ref().map(|block| block.inode(*slot));
+        matches!(inode, Some(Ok(inode)) if inode.nlink == 0)
+    };
+    let gone = (0..32)
+        .filter(nameless)
+        .fold(0, |gone, slot| gone | 1 << slot);
+    let live = entry.live & !(gone & !said);
+    IfileEntry {
+        live,
+        orphan: entry.orphan & live,
+        ..entry
+    }
 }
 
 /// The block that should be at a place, if what is there looks like it.
