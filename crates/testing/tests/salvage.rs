@@ -6,12 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use loamfs_check::Salvage;
 use loamfs_check::salvage::{Findings, Options};
+use loamfs_check::Salvage;
 use loamfs_device::{Device, Image, MemoryDevice};
 use loamfs_format::inode::{Inode, ROOT_INO};
+use loamfs_format::summary::Header;
 use loamfs_format::{BlockKind, Ino};
-use loamfs_fs::{Env, MkfsOptions, NewInode, OpenOptions, Volume, XattrMode, mkfs};
+use loamfs_fs::{Durability, Env, MkfsOptions, NewInode, OpenOptions, Volume, XattrMode, mkfs};
 use loamfs_testing::hostile::structures::Structures;
 
 /// Bytes of both copies of a map's node.
@@ -550,4 +551,70 @@ fn a_number_that_was_used_again_brings_nothing_under_the_newer_name() {
         assert_eq!(file.bytes, bytes(2, 0, 3000), "{path}");
     }
     assert_eq!(out.nameless[&secret].bytes, bytes(1, 0, 3000));
+}
+
+/// A life of a volume whose last segments are never durable: those that `change` makes, behind one that is long. The power fails, and
+/// that one is not there. Returns what stands at the others' summaries.
+fn cut_off(device: &Arc<MemoryDevice>, change: impl FnOnce(&Volume, &dyn Fn())) -> Vec<u64> {
+    let volume = open(device, 31);
+    let commit = || volume.upkeep().commit(Durability::Written).unwrap();
+    let links = || {
+        let reader = loamfs_check::Volume::open(device.as_ref()).unwrap();
+        let places = reader.segments().iter().map(|link| link.at);
+        places
+            .map(|at| reader.geometry().byte_offset(at))
+            .collect::<Vec<u64>>()
+    };
+    let before = links().len();
+    let long = volume.mkdir(ROOT_INO, b"long", &DIR).unwrap().ino;
+    for index in 0..400 {
+        let name = format!("long{index}");
+        let ino = volume.create(long, name.as_bytes(), &NEW).unwrap().ino;
+        volume.write(ino, 0, &bytes(index, 5, 3000)).unwrap();
+    }
+    commit();
+    change(&volume, &commit);
+    drop(volume);
+    let links = links();
+    device.poke(links[before], &[0; UNIT]).unwrap();
+    links[before + 1..].to_vec()
+}
+
+/// Power fails, and of the segments that were not durable the first one is missing. What was durable since is the log.
+#[test]
+fn what_a_crash_cut_off_is_not_taken_for_the_log() {
+    let device = Arc::new(MemoryDevice::new(SIZE));
+    let shared: Arc<dyn Device> = device.clone();
+    mkfs(&shared, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
+    let volume = open(&device, 2);
+    let make = |volume: &Volume, name: &str| {
+        let ino = volume.create(ROOT_INO, name.as_bytes(), &NEW).unwrap().ino;
+        volume.write(ino, 0, &bytes(name.len(), 0, 3000)).unwrap();
+        ino
+    };
+    make(&volume, "before");
+    volume.close().unwrap();
+    drop(volume);
+    let cut = cut_off(&device, |volume, commit| {
+        for index in 0..6 {
+            make(volume, &format!("lost{index}"));
+            commit();
+        }
+    });
+    assert!(cut.len() >= 6);
+    let volume = open(&device, 33);
+    let since = make(&volume, "since");
+    volume.fsync(since, false).unwrap();
+    volume.close().unwrap();
+    drop(volume);
+    let stands = |at: &&u64| Header::decode(&device.peek(**at, UNIT).unwrap()).is_ok();
+    assert_eq!(cut.iter().filter(stands).count(), cut.len());
+    let mut image = device.image();
+    for at in [64 << 10, 8 << 20] {
+        image.write(at, &[0; 4096]).unwrap();
+    }
+    let out = bring_out(image).unwrap();
+    let names: Vec<&str> = out.named.keys().map(String::as_str).collect();
+    assert_eq!(names, ["before", "since"]);
+    assert!(out.nameless.is_empty() && !out.findings.gaps, "{out:?}");
 }

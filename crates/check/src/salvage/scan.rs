@@ -31,8 +31,8 @@ const VOLUMES_MAX: usize = 64;
 /// What was seen on a device.
 pub(super) struct Scan {
     sightings: Sightings,
-    /// The segments with whole summaries, by number.
-    links: Vec<Link>,
+    /// The log, as far as it was found.
+    chain: Vec<Link>,
 }
 
 impl Scan {
@@ -92,9 +92,10 @@ pub(super) fn scan(
             }
         }
     });
+    let links: Vec<Link> = links.into_values().collect();
     Ok(Scan {
         sightings,
-        links: links.into_values().collect(),
+        chain: chain(&links, sb.checkpoint),
     })
 }
 
@@ -102,7 +103,7 @@ impl Scan {
     /// The volume as the newest checkpoint has it of which the root of the IFILE can be read, and what was found behind
     /// that; `None` when nothing was found of the log.
     pub(super) fn volume<'d>(&self, device: &'d dyn Device, sb: &Superblock) -> Option<Volume<'d>> {
-        let chain = self.chain();
+        let chain = &self.chain;
         let is_checkpoint = |index: &usize| chain[*index].header.kind == SegmentKind::Checkpoint;
         let mut last = None;
         for base in (0..chain.len()).rev().filter(is_checkpoint) {
@@ -125,32 +126,51 @@ impl Scan {
             }
             last = last.or(Some(volume));
         }
-        last.or_else(|| Volume::assemble(device, sb.clone(), chain).ok())
+        last.or_else(|| Volume::assemble(device, sb.clone(), chain.clone()).ok())
     }
+}
 
-    /// The segments that lead to the newest one, with gaps where some were not found. Segments that a crash cut off
-    /// share their numbers with those that came after it; what leads to the newest is the log.
-    fn chain(&self) -> Vec<Link> {
-        let mut chain: Vec<Link> = Vec::new();
-        let same = |a: &Link, b: &Link| a.header.ssn == b.header.ssn;
-        for of_number in self.links.chunk_by(same).rev() {
-            let next = chain.last().map(|next| &next.header);
-            let follows =
-                |next: &&Header| of_number.iter().any(|l| l.header.ssn.next() == next.ssn);
-            let found = match next.filter(follows) {
-                Some(next) => of_number
-                    .iter()
-                    .find(|link| link.header.token == next.previous),
-                // The newest one, or before a gap: what was written last.
-                None => of_number
-                    .iter()
-                    .max_by_key(|link| link.header.dynamic.sealed),
-            };
-            chain.extend(found.cloned());
-        }
-        chain.reverse();
-        chain
+/// The segments that lead to the newest one, with gaps where some were not found. Segments that a crash cut off share their
+/// numbers with those that came after it, and may have higher ones than the newest: they know less to be durable. What leads to
+/// the newest is the log, and to what a superblock names.
+fn chain(links: &[Link], named: CheckpointRef) -> Vec<Link> {
+    let newest = links.iter().max_by_key(|link| age(&link.header));
+    let end = newest.map_or(0, |newest| {
+        links.partition_point(|link| link.header.ssn <= newest.header.ssn)
+    });
+    let mut chain: Vec<Link> = Vec::new();
+    let same = |a: &Link, b: &Link| a.header.ssn == b.header.ssn;
+    for of_number in links[..end].chunk_by(same).rev() {
+        let next = chain.last().map(|next| &next.header);
+        let next = next.filter(|next| of_number.iter().any(|l| l.header.ssn.next() == next.ssn));
+        let is_named = |link: &&Link| {
+            let header = &link.header;
+            (header.ssn, header.token, link.at) == (named.ssn, named.token, named.addr)
+        };
+        let found = match (of_number.iter().find(is_named), next) {
+            (Some(link), next) => {
+                if next.is_some_and(|next| next.previous != link.header.token) {
+                    chain.clear();
+                }
+                Some(link)
+            }
+            (None, Some(next)) => {
+                let leads = |link: &&Link| link.header.token == next.previous;
+                of_number.iter().find(leads)
+            }
+            // The newest one, or before a gap: what was written last.
+            (None, None) => of_number.iter().max_by_key(|link| age(&link.header)),
+        };
+        chain.extend(found.cloned());
     }
+    chain.reverse();
+    chain
+}
+
+/// By what a segment is newer than another one: what it knows to be durable, which is never itself, its number, and its time.
+fn age(header: &Header) -> (Ssn, Ssn, i64) {
+    let durable = header.durable.0.min(header.ssn.0.saturating_sub(1));
+    (Ssn(durable), header.ssn, header.dynamic.sealed)
 }
 
 /// The segment whose header, or the second copy of one, is in a unit.
