@@ -81,7 +81,11 @@ impl Sample {
 
     /// Where the data of the small file are.
     fn small_extent(&self) -> Extent {
-        match self.reader().inode(self.small).unwrap().body {
+        self.small_extent_of(self.small)
+    }
+
+    fn small_extent_of(&self, ino: Ino) -> Extent {
+        match self.reader().inode(ino).unwrap().body {
             Body::Small(pointer) => pointer.extent(),
             _ => panic!("not a small file"),
         }
@@ -454,6 +458,33 @@ fn owner_records_that_name_other_blocks_are_corrected() {
     let volume = sample.repair();
     sample.assert_files(&volume);
     sample.assert_removable(&volume);
+}
+
+/// Two files have the same homes: nothing tells whose these are but the record.
+#[test]
+fn homes_that_two_files_have_stay_with_whom_the_record_names() {
+    let sample = Sample::new();
+    let volume = sample.open();
+    let other = volume.create(sample.dir, b"other", &NEW).unwrap().ino;
+    volume.close().unwrap();
+    drop(volume);
+    let extent = sample.large_extent();
+    let large = sample.reader().inode(sample.large).unwrap();
+    sample.forge_inodes(other, |inodes, _| {
+        let inode = inodes.iter_mut().find(|i| i.ino == other).unwrap();
+        inode.body = large.body;
+        inode.size = large.size;
+        inode.frags = large.frags;
+    });
+    assert!(sample.kinds().contains(&"Overlap"));
+    let plan = sample.report().plan;
+    assert_eq!(plan.homes, []);
+    let volume = sample.open();
+    volume.repair(&repairs(&plan)).unwrap();
+    volume.close().unwrap();
+    let reader = sample.reader();
+    let (found, owner) = reader.owners(extent.start).next().unwrap().unwrap();
+    assert_eq!((found.start, owner.ino), (extent.start, sample.large));
 }
 
 #[test]

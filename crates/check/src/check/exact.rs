@@ -50,6 +50,7 @@ pub(crate) fn check(
             report,
             from,
             upto,
+            shared: Vec::new(),
         }
         .regions(regions, claims.sorted());
         if upto == u64::MAX {
@@ -121,6 +122,8 @@ struct Judge<'a, 'v> {
     report: &'a mut Draft,
     from: u64,
     upto: u64,
+    /// What is claimed more than once, in order.
+    shared: Vec<Extent>,
 }
 
 impl Judge<'_, '_> {
@@ -165,21 +168,38 @@ impl Judge<'_, '_> {
             let Some(owner) = *owner else { continue };
             if let Some((other, first)) = farthest
                 && other.end() > extent.start
-                && extent.start.0 >= self.from
             {
-                let end = other.end().min(extent.end());
-                let shared = Extent::new(extent.start, end.0 - extent.start.0);
-                self.report.note_shared([first.ino, owner.ino]);
-                self.report.add(Problem::Overlap {
-                    extent: shared,
-                    first,
-                    second: owner,
-                });
+                let shared = extent.intersection(other);
+                self.note_shared(shared);
+                if extent.start.0 >= self.from {
+                    self.report.note_shared([first.ino, owner.ino]);
+                    self.report.add(Problem::Overlap {
+                        extent: shared,
+                        first,
+                        second: owner,
+                    });
+                }
             }
             if farthest.is_none_or(|(other, _)| other.end() < extent.end()) {
                 farthest = Some((*extent, owner));
             }
         }
+    }
+
+    /// Notes what is claimed more than once, by rising starts.
+    fn note_shared(&mut self, extent: Extent) {
+        match self.shared.last_mut() {
+            Some(last) if extent.start <= last.end() => {
+                let end = last.end().max(extent.end());
+                last.frags = end.0 - last.start.0;
+            }
+            _ => self.shared.push(extent),
+        }
+    }
+
+    fn is_shared(&self, extent: Extent) -> bool {
+        let first = self.shared.partition_point(|s| s.end() <= extent.start);
+        self.shared.get(first).is_some_and(|s| s.overlaps(extent))
     }
 
     fn window(&mut self, window: &Window, claims: &[(Extent, Owner)]) {
@@ -243,7 +263,8 @@ impl Judge<'_, '_> {
         let pieces = pieces.into_iter().flat_map(|run| window.split(run));
         let wrong: Vec<_> = pieces.filter(|(_, found)| *found != Some(owner)).collect();
         let homed = owner.kind == BlockKind::Homed;
-        if homed && !wrong.is_empty() {
+        // The record may be right, and what else claims it wrong.
+        if homed && !wrong.is_empty() && !self.is_shared(claim) {
             let block = owner.logical(claim.start, self.volume.geometry());
             self.report.plan().add_home(claim, owner.ino, block);
         }
