@@ -81,8 +81,7 @@ impl Volume {
         })?;
         // First what is in danger of being overwritten.
         for &extent in &repairs.set {
-            let done = self.run(|core| core.perform(&MarkUsed { extent }));
-            note(done, "marking as used", extent.start.0)?;
+            self.mark_used(extent)?;
         }
         // Nothing that follows goes by tables that lie.
         for &dir in &repairs.tables {
@@ -129,6 +128,20 @@ impl Volume {
 const NAMES: usize = 64;
 
 impl Volume {
+    /// Marks as used what of a range somebody is known for.
+    fn mark_used(&self, extent: Extent) -> Result<(), Error> {
+        let what = "marking as used";
+        let parts = match self.run(|core| ranges::parts(core, extent)) {
+            Ok(parts) => parts,
+            Err(error) => return note(Err(error), what, extent.start.0),
+        };
+        for extent in parts {
+            let done = self.run(|core| core.perform(&MarkUsed { extent }));
+            note(done, what, extent.start.0)?;
+        }
+        Ok(())
+    }
+
     /// Takes a directory's settled files out of its tracks, then its table away.
     fn drop_table(&self, dir: Ino) -> Result<Done, Error> {
         let mut position = 2;

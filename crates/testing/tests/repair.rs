@@ -426,6 +426,38 @@ fn ranges_in_use_get_their_bits_back() {
     sample.assert_removable(&volume);
 }
 
+/// What nothing tells the owner of keeps nothing beside it from its bits.
+#[test]
+fn what_has_an_owner_gets_its_bits_back_beside_what_has_none() {
+    let sample = Sample::new();
+    let volume = sample.open();
+    let beside = [&b"first"[..], b"second"].map(|name| {
+        let ino = volume.create(sample.dir, name, &NEW).unwrap().ino;
+        volume.write(ino, 0, &content(SMALL)).unwrap();
+        ino
+    });
+    volume.close().unwrap();
+    drop(volume);
+    let [first, second] = beside.map(|ino| sample.small_extent_of(ino));
+    assert_eq!(first.end(), second.start);
+    sample.forge(vec![Record::Free(first), Record::Free(second)], &[], 0);
+    sample.open().close().unwrap();
+    sample.forge_map(BlockKind::OwnerNode, second.start.0, |value| {
+        let mut record = OwnerRecord::decode(value).unwrap();
+        record.frags = 1;
+        value.copy_from_slice(&record.encode());
+    });
+    let plan = sample.report().plan;
+    assert_eq!(plan.set, [Extent::new(first.start, 10)]);
+    let volume = sample.open();
+    volume.repair(&repairs(&plan)).unwrap();
+    volume.close().unwrap();
+    let set = sample.report().plan.set;
+    assert_eq!(set, [Extent::new(FragAddr(second.start.0 + 1), 4)]);
+    let volume = sample.open();
+    assert_eq!(volume.read(beside[0], 0, SMALL).unwrap(), content(SMALL));
+}
+
 /// Both ways: a group that counts too much, and one that counts nothing, so that it seems to be empty.
 #[test]
 fn groups_that_count_wrongly_are_counted_anew() {

@@ -67,6 +67,35 @@ fn why_kept(core: &Core, extent: Extent) -> Option<&'static str> {
     free.then_some("a part of it is free")
 }
 
+/// The parts of a range that can be marked as used apart from each other: each is one owner's or nobody's, in one group, and its
+/// bits are alike. So what nobody can be found for leaves nothing beside it to be written over.
+pub(super) fn parts(core: &mut Core, extent: Extent) -> Result<Vec<Extent>, Stop> {
+    if !core.geometry.holds(extent) || extent.frags == 0 {
+        return Ok(vec![extent]);
+    }
+    load_range(core, extent)?;
+    let owners = recorded_owners(core, extent)?;
+    let mut cuts: Vec<u64> = owners
+        .iter()
+        .flat_map(|(part, _)| [part.start.0, part.end().0])
+        .collect();
+    let groups = core.geometry.groups_with(extent);
+    cuts.extend(groups.map(|group| core.geometry.group_extent(group).start.0));
+    let bits = core.space.bitmaps();
+    let is_set = |at: u64| bits.is_set(FragAddr(at));
+    let inner = extent.start.0.saturating_add(1)..extent.end().0;
+    cuts.extend(inner.clone().filter(|at| is_set(*at) != is_set(at - 1)));
+    cuts.retain(|at| inner.contains(at));
+    cuts.push(extent.end().0);
+    cuts.sort_unstable();
+    cuts.dedup();
+    let starts = std::iter::once(extent.start.0).chain(cuts.iter().copied());
+    let parts = starts.zip(&cuts);
+    Ok(parts
+        .map(|(start, end)| Extent::new(FragAddr(start), end - start))
+        .collect())
+}
+
 /// Gives a range in use whose bits are clear back to those that the owner records name.
 pub(super) struct MarkUsed {
     pub extent: Extent,
