@@ -7,13 +7,14 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use loamfs_check::salvage::{Findings, Options};
-use loamfs_check::Salvage;
+use loamfs_check::{Options as CheckOptions, Salvage, check};
 use loamfs_device::{Device, Image, MemoryDevice};
 use loamfs_format::inode::{Inode, ROOT_INO};
 use loamfs_format::summary::Header;
 use loamfs_format::{BlockKind, Ino};
 use loamfs_fs::{Durability, Env, MkfsOptions, NewInode, OpenOptions, Volume, XattrMode, mkfs};
 use loamfs_testing::hostile::structures::Structures;
+use loamfs_testing::loam::{opened_for, repairs};
 
 /// Bytes of both copies of a map's node.
 const BOTH: u64 = 2 * UNIT as u64;
@@ -566,6 +567,8 @@ fn cut_off(device: &Arc<MemoryDevice>, change: impl FnOnce(&Volume, &dyn Fn())) 
             .collect::<Vec<u64>>()
     };
     let before = links().len();
+    let superblocks = [64 << 10, 128 << 10, 8 << 20];
+    let superblocks = superblocks.map(|at| (at, device.peek(at, UNIT).unwrap()));
     let long = volume.mkdir(ROOT_INO, b"long", &DIR).unwrap().ino;
     for index in 0..400 {
         let name = format!("long{index}");
@@ -575,6 +578,9 @@ fn cut_off(device: &Arc<MemoryDevice>, change: impl FnOnce(&Volume, &dyn Fn())) 
     commit();
     change(&volume, &commit);
     drop(volume);
+    for (at, copy) in superblocks {
+        device.poke(at, &copy).unwrap();
+    }
     let links = links();
     device.poke(links[before], &[0; UNIT]).unwrap();
     links[before + 1..].to_vec()
@@ -617,4 +623,58 @@ fn what_a_crash_cut_off_is_not_taken_for_the_log() {
     let names: Vec<&str> = out.named.keys().map(String::as_str).collect();
     assert_eq!(names, ["before", "since"]);
     assert!(out.nameless.is_empty() && !out.findings.gaps, "{out:?}");
+}
+
+/// A removal that a crash cut off: the summary that tells of it is there, and so is a leaf of the IFILE.
+#[test]
+fn what_a_crash_cut_off_removes_nothing() {
+    for with_leaf in [false, true] {
+        let device = Arc::new(MemoryDevice::new(SIZE));
+        let shared: Arc<dyn Device> = device.clone();
+        mkfs(&shared, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
+        let volume = open(&device, 2);
+        let dir = volume.mkdir(ROOT_INO, b"dir", &DIR).unwrap().ino;
+        let files = (0..32).map(|index| {
+            let name = format!("file{index}");
+            let ino = volume.create(dir, name.as_bytes(), &NEW).unwrap().ino;
+            volume.write(ino, 0, &bytes(index, 0, 3000)).unwrap();
+            ino
+        });
+        let files: Vec<Ino> = files.collect();
+        volume.close().unwrap();
+        drop(volume);
+        let cut = cut_off(&device, |volume, commit| {
+            volume.unlink(dir, b"file7").unwrap();
+            commit();
+            if with_leaf {
+                volume.upkeep().checkpoint().unwrap();
+            }
+        });
+        assert!(!cut.is_empty());
+        for seed in 33..36 {
+            let volume = open(&device, seed);
+            assert_eq!(volume.read(files[7], 0, UNIT).unwrap(), bytes(7, 0, 3000));
+            // What is changed elsewhere has another leaf written.
+            volume.create(ROOT_INO, &[seed as u8], &NEW).unwrap();
+            volume.close().unwrap();
+        }
+        let stands = |at: &&u64| Header::decode(&device.peek(**at, UNIT).unwrap()).is_ok();
+        assert_eq!(cut.iter().filter(stands).count(), cut.len());
+        let structures = Structures::read(device.image()).unwrap();
+        let mut image = device.image();
+        for leaf in structures.nodes(BlockKind::IfileNode, 0) {
+            image.write(leaf, &[0; BOTH as usize]).unwrap();
+        }
+        let out = bring_out(image.clone()).unwrap();
+        assert_eq!(out.named["dir/file7"].bytes, bytes(7, 0, 3000));
+        let device = Arc::new(MemoryDevice::from_image(image));
+        let plan = check(device.as_ref(), &mut CheckOptions::default()).plan;
+        let volume = Volume::open(device.clone(), &opened_for(&plan), Env::fixed(5)).unwrap();
+        volume.repair(&repairs(&plan)).unwrap();
+        volume.close().unwrap();
+        let report = check(device.as_ref(), &mut CheckOptions::default());
+        assert_eq!(report.problems, []);
+        let volume = open(&device, 40);
+        assert_eq!(volume.read(files[7], 0, UNIT).unwrap(), bytes(7, 0, 3000));
+    }
 }

@@ -15,8 +15,7 @@ use loamfs_format::superblock::{
     BLOCK_SIZE_MAX, CheckpointRef, Geometry, ScrubMark, Superblock, SuperblockError, UNIT_SIZE,
 };
 use loamfs_format::{BlockKind, FragAddr, Identity, Ino, InodeBlockNo, Pointer, Ssn, Token};
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 
 /// Bytes looked at together.
 const PIECE: u64 = 1 << 20;
@@ -52,51 +51,93 @@ pub(super) fn scan(
         device,
         geometry: sb.geometry,
     };
-    let mut sightings = Sightings::default();
-    // The oldest on top, to be forgotten first.
-    let mut newest = BinaryHeap::new();
-    let mut links = BTreeMap::new();
+    let mut search = Search {
+        io,
+        sb,
+        sightings: Sightings::default(),
+        links: BTreeMap::new(),
+    };
     let frag = io.frag() as usize;
     pieces(device, options, &mut |start, len, bytes| {
         for offset in (0..len).step_by(frag) {
             let at = FragAddr((start + offset as u64) / io.frag());
-            let here = bytes.get(offset..).unwrap_or_default();
-            if (offset as u64).is_multiple_of(UNIT)
-                && let Some(link) = segment(&io, sb, at, here)
-                && !links.contains_key(&(link.header.ssn, link.at))
-            {
-                let Ok(records) = records_of(&io, &link) else {
-                    continue;
-                };
-                for record in records.iter() {
-                    if let Record::Ifile(block, entry) = record {
-                        sightings.add(block, By::Summary, entry);
-                    }
-                }
-                let key = (link.header.ssn, link.at);
-                newest.push(Reverse(key));
-                links.insert(key, link);
-                if newest.len() > HEADERS_MAX
-                    && let Some(Reverse(oldest)) = newest.pop()
-                {
-                    links.remove(&oldest);
-                }
-            } else if let Some(leaf) = leaf(here) {
-                for (block, value) in leaf.iter() {
-                    if let Some(entry) = IfileEntry::decode(value) {
-                        sightings.add(InodeBlockNo(block), By::Leaf, entry);
-                    }
-                }
-            } else if let Some((block, entry)) = inode_block(sb, at, here) {
-                sightings.add(block, By::Itself, entry);
-            }
+            search.look(at, bytes.get(offset..).unwrap_or_default());
         }
     });
-    let links: Vec<Link> = links.into_values().collect();
-    Ok(Scan {
-        sightings,
-        chain: chain(&links, sb.checkpoint),
-    })
+    Ok(search.end())
+}
+
+/// Going over a device.
+struct Search<'s, 'd> {
+    io: Io<'d>,
+    sb: &'s Superblock,
+    sightings: Sightings,
+    /// The segments with whole summaries, the newest.
+    links: BTreeMap<(Ssn, FragAddr), Link>,
+}
+
+impl Search<'_, '_> {
+    fn look(&mut self, at: FragAddr, here: &[u8]) {
+        if at.0.is_multiple_of(self.io.geometry.unit_frags())
+            && let Some(link) = segment(&self.io, self.sb, at, here)
+            && !self.links.contains_key(&(link.header.ssn, link.at))
+        {
+            self.links.insert((link.header.ssn, link.at), link);
+            if self.links.len() > HEADERS_MAX
+                && let Some((_, oldest)) = self.links.pop_first()
+            {
+                self.hear(&oldest);
+            }
+        } else if let Some(leaf) = leaf(here) {
+            for (block, value) in leaf.iter() {
+                if let Some(entry) = IfileEntry::decode(value) {
+                    self.sightings.add(InodeBlockNo(block), By::Leaf, entry);
+                }
+            }
+        } else if let Some((block, entry)) = inode_block(self.sb, at, here) {
+            self.sightings.add(block, By::Itself, entry);
+        }
+    }
+
+    /// Takes in what a segment says.
+    fn hear(&mut self, link: &Link) {
+        for (block, entry) in entries_of(&self.io, link) {
+            self.sightings.add(block, By::Summary, entry);
+        }
+    }
+
+    /// What was found. What segments said that a crash cut off never was, be it in a leaf.
+    fn end(mut self) -> Scan {
+        let links: Vec<Link> = std::mem::take(&mut self.links).into_values().collect();
+        let chain = chain(&links, self.sb.checkpoint);
+        let place = |link: &Link| (link.header.ssn, link.at);
+        let counts = |link: &&Link| {
+            let found = chain.binary_search_by_key(&place(link), place);
+            found.is_ok()
+        };
+        for link in links.iter().filter(|link| !counts(link)) {
+            for (block, entry) in entries_of(&self.io, link) {
+                self.sightings.remove(block, &entry);
+            }
+        }
+        chain.iter().for_each(|link| self.hear(link));
+        Scan {
+            sightings: self.sightings,
+            chain,
+        }
+    }
+}
+
+/// What a segment says of blocks of inodes.
+fn entries_of(io: &Io<'_>, link: &Link) -> Vec<(InodeBlockNo, IfileEntry)> {
+    let Ok(records) = records_of(io, link) else {
+        return Vec::new();
+    };
+    let entries = records.iter().filter_map(|record| match record {
+        Record::Ifile(block, entry) => Some((block, entry)),
+        _ => None,
+    });
+    entries.collect()
 }
 
 impl Scan {

@@ -49,6 +49,17 @@ impl Sightings {
         }
     }
 
+    /// Takes back what was seen, whatever spoke of it.
+    pub(super) fn remove(&mut self, block: InodeBlockNo, entry: &IfileEntry) {
+        let Some(of) = self.0.get_mut(&block.0) else {
+            return;
+        };
+        of.retain(|seen| seen.entry != *entry);
+        if of.is_empty() {
+            self.0.remove(&block.0);
+        }
+    }
+
     /// What was seen of a block, the newest first: of a block that stayed, as inodes came and went, the last entry.
     pub(super) fn of(&self, block: InodeBlockNo) -> Vec<Sighting> {
         let mut seen = self.0.get(&block.0).cloned().unwrap_or_default();
