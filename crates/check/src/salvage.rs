@@ -59,6 +59,8 @@ pub struct Findings {
     pub no_images: bool,
     /// The whole device was looked at.
     pub scanned: bool,
+    /// More seemed to speak of blocks of inodes than there is room for: those with the highest numbers were left out.
+    pub overflowed: bool,
     /// Blocks of inodes that nothing tells a checksum of.
     pub unverified: u64,
     /// Blocks of inodes of which an older state than the newest was found.
@@ -126,7 +128,7 @@ impl<'d> Salvage<'d> {
                         scan::guess(device, options)?
                     }
                 };
-                let scan = scan::scan(device, &sb, options)?;
+                let scan = scan::scan(device, &sb, &|_, _| true, options)?;
                 let volume = scan.volume(device, &sb).map_or(opened, Ok)?;
                 seen = Some(scan.into_sightings());
                 volume
@@ -163,9 +165,13 @@ impl<'d> Salvage<'d> {
             Some(seen) => seen,
             None => {
                 self.findings.scanned = true;
-                scan::scan(device, self.volume.superblock(), options)?.into_sightings()
+                let bad = missing.bad();
+                let wanted = |block, _| missing.is_unknown(block) || bad.contains(&block);
+                let sb = self.volume.superblock();
+                scan::scan(device, sb, &wanted, options)?.into_sightings()
             }
         };
+        self.findings.overflowed = seen.overflowed();
         self.index
             .add_missing(&self.volume, &missing, &seen, &mut self.findings);
         Ok(())

@@ -7,7 +7,7 @@ use crate::Volume;
 use crate::reader::gaps;
 use loamfs_format::ifile::IfileEntry;
 use loamfs_format::{BlockKind, Extent, InodeBlockNo, Ssn};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// Blocks read at once: at most 4 MiB.
@@ -84,6 +84,18 @@ pub(super) struct Missing {
 impl Missing {
     pub(super) fn is_empty(&self) -> bool {
         self.unknown.is_empty() && self.bad.is_empty()
+    }
+
+    /// The blocks that are not what their entries say.
+    pub(super) fn bad(&self) -> BTreeSet<InodeBlockNo> {
+        self.bad.iter().map(|(block, _)| *block).collect()
+    }
+
+    /// Whether the entry of a block cannot be read.
+    pub(super) fn is_unknown(&self, block: InodeBlockNo) -> bool {
+        let first = self.unknown.partition_point(|range| range.end <= block.0);
+        let range = self.unknown.get(first);
+        range.is_some_and(|range| range.contains(&block.0))
     }
 }
 

@@ -64,7 +64,13 @@ pub(crate) fn refind(
         block_size: None,
         progress,
     };
-    let seen = scan::scan(volume.io().device, volume.superblock(), &mut options);
+    let at: BTreeSet<_> = places
+        .iter()
+        .map(|(block, extent)| (*block, extent.start))
+        .collect();
+    let wanted = |block, addr| at.contains(&(block, addr));
+    let device = volume.io().device;
+    let seen = scan::scan(device, volume.superblock(), &wanted, &mut options);
     let seen = seen.ok()?.into_sightings();
     let mut found = Refound {
         entries: Vec::with_capacity(places.len()),

@@ -41,10 +41,12 @@ impl Scan {
     }
 }
 
-/// Looks for everything that speaks of a volume.
+/// Looks for everything that speaks of a volume, and of those blocks of inodes at those places that are `wanted`: any file can
+/// look as if it spoke of more than there is memory for.
 pub(super) fn scan(
     device: &dyn Device,
     sb: &Superblock,
+    wanted: Wanted<'_>,
     options: &mut Options<'_>,
 ) -> Result<Scan, CheckError> {
     let io = Io {
@@ -54,6 +56,7 @@ pub(super) fn scan(
     let mut search = Search {
         io,
         sb,
+        wanted,
         sightings: Sightings::default(),
         links: BTreeMap::new(),
     };
@@ -67,10 +70,14 @@ pub(super) fn scan(
     Ok(search.end())
 }
 
+/// Which blocks of inodes, and where, are looked for.
+pub(super) type Wanted<'w> = &'w dyn Fn(InodeBlockNo, FragAddr) -> bool;
+
 /// Going over a device.
 struct Search<'s, 'd> {
     io: Io<'d>,
     sb: &'s Superblock,
+    wanted: Wanted<'s>,
     sightings: Sightings,
     /// The segments with whole summaries, the newest.
     links: BTreeMap<(Ssn, FragAddr), Link>,
@@ -91,18 +98,24 @@ impl Search<'_, '_> {
         } else if let Some(leaf) = leaf(here) {
             for (block, value) in leaf.iter() {
                 if let Some(entry) = IfileEntry::decode(value) {
-                    self.sightings.add(InodeBlockNo(block), By::Leaf, entry);
+                    self.add(InodeBlockNo(block), By::Leaf, entry);
                 }
             }
         } else if let Some((block, entry)) = inode_block(self.sb, at, here) {
-            self.sightings.add(block, By::Itself, entry);
+            self.add(block, By::Itself, entry);
+        }
+    }
+
+    fn add(&mut self, block: InodeBlockNo, by: By, entry: IfileEntry) {
+        if (self.wanted)(block, entry.pointer.addr) {
+            self.sightings.add(block, by, entry);
         }
     }
 
     /// Takes in what a segment says.
     fn hear(&mut self, link: &Link) {
         for (block, entry) in entries_of(&self.io, link) {
-            self.sightings.add(block, By::Summary, entry);
+            self.add(block, By::Summary, entry);
         }
     }
 
@@ -500,4 +513,62 @@ fn pieces(device: &dyn Device, options: &mut Options<'_>, show: &mut dyn FnMut(u
         at += len;
     }
     (options.progress)(size, size);
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use loamfs_device::MemoryDevice;
+
+    /// A file may hold what looks like leaves of the IFILE with all numbers that there are.
+    #[test]
+    fn what_nobody_asks_for_is_not_remembered() {
+        let device = MemoryDevice::new(4 << 20);
+        let mut block = 0;
+        for at in (0..4 << 20).step_by(NODE_SIZE) {
+            let mut page = Page::new(&Identity {
+                kind: BlockKind::IfileNode,
+                level: 0,
+                ino: Ino(0),
+                generation: 0,
+                logical: block,
+            });
+            let entry = IfileEntry {
+                pointer: Pointer {
+                    addr: FragAddr(block),
+                    frags: 1,
+                    stored: inode::SIZE as u32,
+                    ..Pointer::NONE
+                },
+                live: 1,
+                packed: 1,
+                ..IfileEntry::default()
+            };
+            while page.insert(block, &entry.encode()).is_ok() {
+                block += 1;
+            }
+            device.poke(at as u64, page.as_bytes()).unwrap();
+        }
+        let sb = superblock(
+            &device,
+            [7; 16],
+            Remains {
+                fragment_size: 1024,
+                ..Remains::default()
+            },
+            None,
+        );
+        let count = |wanted: Wanted<'_>| {
+            let mut options = Options {
+                uuid: None,
+                block_size: None,
+                progress: &mut |_, _| {},
+            };
+            let scan = scan(&device, &sb, wanted, &mut options).unwrap();
+            scan.into_sightings().blocks(0).count() as u64
+        };
+        assert_eq!(count(&|_, _| true), block);
+        assert_eq!(count(&|block, _| (10..13).contains(&block.0)), 3);
+    }
 }

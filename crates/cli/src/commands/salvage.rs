@@ -103,7 +103,8 @@ impl SalvageArgs {
         let nameless = brought?;
         let code = summary.report_with("brought out", &facts(&salvage, nameless))?;
         let findings = salvage.findings();
-        if findings.gaps || findings.older > 0 || findings.lost > 0 {
+        let is_part = findings.gaps || findings.overflowed;
+        if is_part || findings.older > 0 || findings.lost > 0 {
             let words = "not all of the volume was found; the summary says what is missing";
             let told = "not all of the volume was found; what is missing is said above";
             let words = if self.json { words } else { told };
@@ -182,6 +183,10 @@ impl SalvageArgs {
             (
                 findings.no_images,
                 "which parts of large files have newer data elsewhere is not known".to_owned(),
+            ),
+            (
+                findings.overflowed,
+                "more seems to speak of inodes than there is room for; those with the highest numbers were left out".to_owned(),
             ),
             (
                 findings.older > 0,
@@ -264,6 +269,7 @@ fn facts(salvage: &Salvage<'_>, nameless: u64) -> Value {
         "inode_blocks": {
             "older": findings.older,
             "unverified": findings.unverified,
+            "overflowed": findings.overflowed,
             "lost": findings.lost,
         },
         "nameless": nameless,
