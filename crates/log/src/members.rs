@@ -323,7 +323,8 @@ pub fn forget_copy(device: &dyn Device, sb: &Superblock) -> Result<(), LogError>
     tell(device, &by_age(device, sb), &table)
 }
 
-/// Has superblocks tell of the devices of a table, each durable before the next. Each stays with its checkpoint.
+/// Has superblocks tell of the devices of a table, and of the size that these give, each durable before the next. Each stays with its
+/// checkpoint.
 fn tell(
     to: &dyn Device,
     copies: &[(usize, Superblock)],
@@ -333,6 +334,7 @@ fn tell(
         let own = Superblock {
             membership_epoch: table.membership_epoch,
             devices: table.devices.clone(),
+            geometry: table.geometry,
             ..own.clone()
         };
         superblocks::write_copy(to, &own, *copy)?;

@@ -293,6 +293,65 @@ fn a_volume_is_written_with_both_copies_or_goes_on_without_the_one_that_is_missi
     }
 }
 
+/// Opens the volume on two devices of which one was lost, as whoever goes on without it does: a new fast one gets all that the
+/// copy has, or the copy is given up. The third device may have joined or not.
+fn without_lost(parts: &Parts, lost: usize) -> Result<Volume, Error> {
+    let stays = parts.candidate(1 - lost);
+    let third = (parts.recorder.members().len() > 2).then(|| parts.candidate(2));
+    let mut others: Vec<Candidate> = third.into_iter().collect();
+    if join_without(&stays, &others).is_err() {
+        others.clear();
+    }
+    if lost == 0 {
+        let new = parts.candidate(0);
+        Replacing::ask(&stays, &others, &new)?.replace(&Env::fixed(6))?;
+        others.push(new);
+    } else if join(&stays, &others).is_err() {
+        remove_missing(&stays, &others, &Env::fixed(6))?;
+    }
+    let device = join(&stays, &others).map_err(LogError::from)?;
+    Volume::open(device, &OpenOptions::default(), Env::fixed(7))
+}
+
+/// Power fails at every request of a change that makes the volume larger, and then one of the devices never comes back.
+#[test]
+fn a_volume_that_was_becoming_larger_goes_on_without_a_device() {
+    let made = Parts::made(Some(CopyKind::Each));
+    let small = content(3_000, 1);
+    let volume = open(&made, There::Both, &Without::default()).unwrap();
+    put(&volume, "small", &small).unwrap();
+    volume.close().unwrap();
+    let mut bytes = made.recorder.image().to_vec();
+    bytes.resize(ALL as usize + (3 << 20), 0);
+    let image = Image::from_bytes(bytes);
+    for ends in [&[FAST, ALL][..], &[FAST]] {
+        let parts = Parts::cut(image.clone(), ends);
+        let (before, after) = match ends.len() {
+            1 => loamfs_fs::grow(&parts.joined(There::Both), None, &Env::fixed(3)),
+            _ => {
+                let new = parts.candidate(2);
+                let others = [parts.candidate(1)];
+                let joins = (&new, Purpose::Slow);
+                loamfs_fs::add(&parts.candidate(0), &others, joins, &Env::fixed(3))
+            }
+        }
+        .unwrap();
+        assert!(before < after);
+        for count in 0..=parts.recorder.event_count() {
+            for (keep, lost) in KEPT.into_iter().flat_map(|keep| [(keep, 0), (keep, 1)]) {
+                let mut image = crashed(&parts.recorder, count, keep);
+                let (at, len) = [(0, FAST), (FAST, ALL - FAST)][lost];
+                image.clear(at, len).unwrap();
+                let told = format!("{count} requests, kept {keep:?}, lost {lost}");
+                let volume = without_lost(&Parts::cut(image, ends), lost);
+                let volume = volume.unwrap_or_else(|error| panic!("{told}: {error}"));
+                assert_eq!(get(&volume, "small").unwrap(), small, "{told}");
+                volume.close().unwrap();
+            }
+        }
+    }
+}
+
 /// Whether the slow device alone has what was promised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Alone {

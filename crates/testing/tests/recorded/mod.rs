@@ -35,9 +35,14 @@ pub enum There {
 
 impl Parts {
     pub fn of(image: Image) -> Parts {
+        Parts::cut(image, &[FAST])
+    }
+
+    /// Devices that end at these bytes and at the end.
+    pub fn cut(image: Image, ends: &[u64]) -> Parts {
         let memory = MemoryDevice::from_image(image);
         Parts {
-            recorder: Arc::new(RecordingDevice::new(memory).cut(&[FAST])),
+            recorder: Arc::new(RecordingDevice::new(memory).cut(ends)),
             forgets: false,
         }
     }
@@ -46,7 +51,7 @@ impl Parts {
         let device = Arc::clone(self.recorder.members()[index].device());
         let forget = vec![Rule::on(Op::Flush, Effect::Lost)];
         Candidate {
-            name: ["fast", "slow"][index].into(),
+            name: ["fast", "slow", "new"][index].into(),
             device: match self.forgets && index == 1 {
                 true => Arc::new(FaultyDevice::with_rules(device, forget)),
                 false => device,
