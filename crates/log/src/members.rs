@@ -343,16 +343,25 @@ fn tell(
     Ok(())
 }
 
-/// The superblock copies that can be read, with their places, the older one first.
+/// The superblock copies with their places, in the order in which they are written: the older one first. Where none can be read the other one
+/// stands in, and comes before that: a crash may tear what is being written.
 fn by_age(device: &dyn Device, sb: &Superblock) -> Vec<(usize, Superblock)> {
-    let at = |(copy, at)| {
+    let at = |at| {
         let bytes = read_exact(device, at, SIZE, IoKind::Superblock).ok()?;
-        Some((copy, Superblock::decode(&bytes).ok()?))
+        Superblock::decode(&bytes).ok()
     };
-    let places = offsets(sb.volume_bytes()).into_iter().enumerate();
-    let mut copies: Vec<(usize, Superblock)> = places.filter_map(at).collect();
-    copies.sort_by_key(|(_, sb)| sb.checkpoint.ssn);
+    let places = offsets(sb.volume_bytes()).map(at);
+    let other = places.iter().flatten().next().map(|sound| Superblock {
+        // What was torn may have said that the volume was opened again.
+        clean: false,
+        ..sound.clone()
+    });
+    let mut copies: Vec<(usize, Option<Superblock>)> = places.into_iter().enumerate().collect();
+    copies.sort_by_key(|(_, sb)| sb.as_ref().map(|sb| sb.checkpoint.ssn));
+    let copies = copies.into_iter();
     copies
+        .filter_map(|(copy, sb)| Some((copy, sb.or_else(|| other.clone())?)))
+        .collect()
 }
 
 /// Gives a new device all that a member holds, but for the superblocks: it says nothing of the volume yet.

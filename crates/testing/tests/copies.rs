@@ -8,7 +8,7 @@ mod recorded;
 use loamfs_check::{Options, Problem, check};
 use loamfs_device::{Device, Event, Image, IoKind, MemoryDevice, read_exact, sides, write_all};
 use loamfs_format::ifile::block_of;
-use loamfs_format::superblock::DeviceKind;
+use loamfs_format::superblock::{DeviceKind, SIZE, offsets};
 use loamfs_format::{BlockKind, Ino, InodeBlockNo};
 use loamfs_fs::members::{Candidate, join, join_without};
 use loamfs_fs::{
@@ -348,6 +348,33 @@ fn a_volume_that_was_becoming_larger_goes_on_without_a_device() {
                 assert_eq!(get(&volume, "small").unwrap(), small, "{told}");
                 volume.close().unwrap();
             }
+        }
+    }
+}
+
+/// One of the leading device's superblocks has rotted, and power fails within each write of a command that changes the other one.
+#[test]
+fn a_volume_with_one_superblock_left_goes_on_without_its_copy() {
+    let made = Parts::made(Some(CopyKind::Each));
+    let small = content(3_000, 1);
+    let volume = open(&made, There::Both, &Without::default()).unwrap();
+    put(&volume, "small", &small).unwrap();
+    volume.close().unwrap();
+    for place in offsets(FAST) {
+        let mut image = made.recorder.image();
+        image.clear(place, SIZE as u64).unwrap();
+        let parts = Parts::of(image);
+        let fast = parts.candidate(0);
+        remove_missing(&fast, &[], &Env::fixed(6)).unwrap();
+        for (count, event) in parts.recorder.events().iter().enumerate() {
+            let mut image = parts.recorder.image_after(count).unwrap();
+            // The first sector of it gets there.
+            if let Event::Write { offset, data, .. } = event {
+                image.write(*offset, &data[..512]).unwrap();
+            }
+            let volume = without_lost(&Parts::of(image), 1);
+            let volume = volume.unwrap_or_else(|error| panic!("{place}, {count}: {error}"));
+            assert_eq!(get(&volume, "small").unwrap(), small, "{place}, {count}");
         }
     }
 }
