@@ -44,7 +44,8 @@ pub enum Place {
 }
 
 /// Reads superblocks and chain: where the log stands twice, in its first place, unless that is damaged or stale and the second one is
-/// not. Of places that are neither, either may be gone by: what one has and the other has not was promised to nobody.
+/// not. Of places that are alike in that, in the one whose log is longer: where a crash left them so, what the other one lacks was promised
+/// to nobody, but it may be what rotted there.
 ///
 /// # Errors
 /// The device's, or why the chain cannot be used.
@@ -60,15 +61,16 @@ pub fn adopt(device: &dyn Device, law: &Law<dyn Rules>) -> Result<Adopted, LogEr
         (Ok(one), Ok(other)) if other.lacks(one) => Some(Place::Second),
         _ => None,
     };
-    let is_whole = |adopted: &Adopted| adopted.chain.loss.is_none();
+    let rank = |adopted: &Adopted| (adopted.chain.loss.is_none(), adopted.last());
     let takes_second = match stale {
         Some(place) => place == Place::First,
-        None if by_first.as_ref().is_ok_and(is_whole) => false,
-        None => by_first.is_err() || by_second.as_ref().is_ok_and(is_whole),
+        None => by_first.as_ref().ok().map(rank) < by_second.as_ref().ok().map(rank),
     };
     match by_second {
         Ok(by_second) if takes_second => {
-            tracing::warn!("the log is damaged or old on the device that leads: its copy is taken");
+            tracing::warn!(
+                "the log is damaged, old or shorter on the device that leads: its copy is taken"
+            );
             Ok(Adopted {
                 sides: Some([second, first]),
                 by_second: true,
@@ -155,9 +157,8 @@ impl Adopted {
             Some(Place::Second) => return Err(LogError::StaleSecond),
             None => {}
         }
-        let last = self.chain.links.last().map(|link| link.header.ssn);
         match (&self.behind, self.sb.behind()) {
-            (Some(behind), _) => behind.check(last.unwrap_or_default())?,
+            (Some(behind), _) => behind.check(self.last())?,
             (None, Some(_)) => return Err(LogError::Alone),
             (None, None) => {}
         }
@@ -232,8 +233,13 @@ impl Adopted {
 
     /// Whether its chain is whole, and ends before what the other place knows to be durable in both.
     fn lacks(&self, other: &Adopted) -> bool {
+        self.chain.loss.is_none() && self.last() < other.durable()
+    }
+
+    /// The last segment that counts.
+    fn last(&self) -> Ssn {
         let last = self.chain.links.last().map(|link| link.header.ssn);
-        self.chain.loss.is_none() && last.is_some_and(|last| last < other.durable())
+        last.unwrap_or_default()
     }
 
     /// The highest segment that anything says was durable.

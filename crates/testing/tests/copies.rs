@@ -379,6 +379,43 @@ fn a_volume_with_one_superblock_left_goes_on_without_its_copy() {
     }
 }
 
+/// What was synced is on both devices when power fails, and has rotted on one of them: nothing else says that it was durable.
+#[test]
+fn what_was_synced_last_survives_rot_on_one_of_the_devices() {
+    let parts = Parts::made(Some(CopyKind::Each));
+    let volume = open(&parts, There::Both, &Without::default()).unwrap();
+    put(&volume, "first", &content(3_000, 1)).unwrap();
+    volume.sync().unwrap();
+    let synced = content(3_000, 2);
+    put(&volume, "last", &synced).unwrap();
+    volume.sync().unwrap();
+    drop(volume);
+    let events = parts.recorder.events();
+    for is_part in [|at: u64| at < FAST, |at: u64| at >= FAST] {
+        let last = events.iter().rev().find_map(|event| match event {
+            Event::Write { offset, data, kind } if *kind == IoKind::Segment && is_part(*offset) => {
+                Some((*offset, data))
+            }
+            _ => None,
+        });
+        let (start, bytes) = last.unwrap();
+        for at in (0..bytes.len()).step_by(256) {
+            let mut image = parts.recorder.image();
+            image.write(start + at as u64, &[!bytes[at]]).unwrap();
+            let rotten = Parts::of(image);
+            let device = rotten.joined(There::Both);
+            assert!(check(&device, &mut Options::default()).is_clean());
+            let volume = open(&rotten, There::Both, &Without::default()).unwrap();
+            let told = format!("byte {at} of the segment at {start}");
+            assert!(
+                get(&volume, "last").is_ok_and(|found| found == synced),
+                "{told}"
+            );
+            volume.close().unwrap();
+        }
+    }
+}
+
 /// Whether the slow device alone has what was promised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Alone {

@@ -29,7 +29,10 @@ pub(super) fn check(first: &dyn Device, second: &dyn Device, options: &mut Optio
                 let ends = ends(&mut in_second, &mut in_first);
                 tell_stale(&mut in_first, first, ends, false);
             }
-            in_first.finish()
+            match in_first.stats().last < in_second.stats().last {
+                true => in_second.finish(),
+                false => in_first.finish(),
+            }
         }
         // What is wrong in both may be out of reach in the one.
         [here, there] if here == 0 || there > 0 && in_first.seen() >= in_second.seen() => {
