@@ -84,6 +84,14 @@ impl Reader {
         Reader { around, ..self }
     }
 
+    /// The same device, but for what stands twice: that is read in its first place alone.
+    fn first(&self) -> Arc<dyn Device> {
+        let first = sides(self.device.as_ref())
+            .ok()
+            .and_then(|sides| sides.into_iter().next());
+        first.unwrap_or_else(|| Arc::clone(&self.device))
+    }
+
     /// The same device, but for what stands twice: that is read in its second place. None where nothing does.
     fn second(&self) -> Option<Arc<dyn Device>> {
         sides(self.device.as_ref()).ok()?.pop()
@@ -91,7 +99,12 @@ impl Reader {
 
     /// The device, in which what stands twice is read in its first place; and the same that reads it in its second.
     pub fn places(&self) -> impl Iterator<Item = Arc<dyn Device>> {
-        std::iter::once(Arc::clone(&self.device)).chain(self.second())
+        std::iter::once(self.first()).chain(self.second())
+    }
+
+    /// A reader that keeps nothing, and has no other place for what it cannot read in the first.
+    pub fn in_first_place(&self) -> Reader {
+        Reader::new(self.first(), self.geometry, 0)
     }
 
     /// Blocks as they are in each place, if they stand in two: the second ones, in the order given.

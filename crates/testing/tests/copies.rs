@@ -6,7 +6,10 @@
 mod recorded;
 
 use loamfs_check::{Options, Problem, check};
-use loamfs_device::{Device, Event, Image, IoKind, MemoryDevice, read_exact, sides, write_all};
+use loamfs_device::{
+    Device, Effect, Event, FaultyDevice, Image, IoKind, MemoryDevice, Op, Rule, read_exact, sides,
+    write_all,
+};
 use loamfs_format::ifile::block_of;
 use loamfs_format::superblock::{DeviceKind, SIZE, offsets};
 use loamfs_format::{BlockKind, Ino, InodeBlockNo};
@@ -18,6 +21,7 @@ use loamfs_fs::{
 use loamfs_testing::files::{content, get, put};
 use loamfs_testing::without::Without;
 use recorded::{ALL, Contents, FAST, KEPT, LARGE, Parts, There, crashed, open};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// What was synced when: the number of requests by then.
@@ -611,6 +615,58 @@ fn a_device_that_joins_can_have_the_copy() {
     volume.close().unwrap();
 }
 
+/// Scrubs a volume whose damage can be healed; how many blocks were damaged.
+fn scrubbed(volume: &Volume) -> usize {
+    volume.upkeep().drop_caches().unwrap();
+    volume.scrub().begin(true);
+    let mut damaged = 0;
+    loop {
+        let step = volume.scrub().step().unwrap();
+        damaged += step.damaged.len();
+        assert!(
+            step.damaged.iter().all(|it| it.healed),
+            "{:?}",
+            step.damaged
+        );
+        assert!(step.untold.is_empty(), "{:?}", step.untold);
+        if step.ended {
+            return damaged;
+        }
+    }
+}
+
+/// A candidate of which a range of bytes cannot be read.
+fn unreadable(candidate: Candidate, bad: Range<u64>) -> Candidate {
+    let fails = Rule::on(Op::Read, Effect::Fail).in_range(bad);
+    Candidate {
+        device: Arc::new(FaultyDevice::with_rules(candidate.device, vec![fails])),
+        ..candidate
+    }
+}
+
+/// Reading does not notice: the other place gives it.
+#[test]
+fn a_scrub_heals_what_cannot_be_read_in_the_first_place() {
+    let parts = Parts::made(Some(CopyKind::Each));
+    let volume = open(&parts, There::Both, &Without::default()).unwrap();
+    let bytes = content(3_000, 1);
+    put(&volume, "small", &bytes).unwrap();
+    volume.close().unwrap();
+    let image = parts.recorder.image().to_vec();
+    let mut pieces = image[..FAST as usize].chunks(1024);
+    let at = pieces.position(|piece| piece == &bytes[..1024]).unwrap() as u64 * 1024;
+    let bad = at..at + 512;
+    let fast = unreadable(parts.candidate(0), bad);
+    let device = join(&parts.candidate(1), &[fast]).unwrap();
+    let volume = Volume::open(device, &OpenOptions::default(), Env::fixed(5)).unwrap();
+    assert!(scrubbed(&volume) > 0);
+    volume.scrub().keep().unwrap();
+    volume.upkeep().checkpoint().unwrap();
+    assert_eq!(scrubbed(&volume), 0, "it stands elsewhere");
+    assert_eq!(get(&volume, "small").unwrap(), bytes);
+    volume.close().unwrap();
+}
+
 /// What rotted in one place is read in the other, and a scrub writes it anew.
 #[test]
 fn rot_in_either_copy_is_read_around_and_healed() {
@@ -647,22 +703,7 @@ fn rot_in_either_copy_is_read_around_and_healed() {
         for (name, bytes) in &files {
             assert_eq!(get(&volume, name).unwrap(), *bytes, "{name} of {place}");
         }
-        volume.upkeep().drop_caches().unwrap();
-        volume.scrub().begin(true);
-        let mut damaged = 0;
-        loop {
-            let step = volume.scrub().step().unwrap();
-            damaged += step.damaged.len();
-            assert!(
-                step.damaged.iter().all(|it| it.healed),
-                "{:?}",
-                step.damaged
-            );
-            assert!(step.untold.is_empty(), "{:?}", step.untold);
-            if step.ended {
-                break;
-            }
-        }
+        let damaged = scrubbed(&volume);
         volume.scrub().keep().unwrap();
         volume.upkeep().checkpoint().unwrap();
         volume.close().unwrap();

@@ -273,11 +273,12 @@ impl Scrub<'_> {
         let fetches: Vec<_> = blocks.iter().map(|it| it.fetch).collect();
         let second = self.engine().reader.read_second(&fetches);
         let mut second = second.into_iter().flatten();
+        let first = self.engine().reader.in_first_place();
         let read = match alone {
-            false => self.engine().reader.read(&fetches, true),
+            false => first.read(&fetches, true),
             true => fetches
                 .iter()
-                .flat_map(|fetch| self.engine().reader.read(std::slice::from_ref(fetch), true))
+                .flat_map(|fetch| first.read(std::slice::from_ref(fetch), true))
                 .collect(),
         };
         let verified = |standing: &Standing, bytes: crate::reader::Bytes| match bytes {
