@@ -56,7 +56,7 @@ pub fn add(
 }
 
 /// Puts a new device in the place of the one that leads, which is missing. What it held goes when nothing can refuse it any more.
-/// Returns the volume's size before and after, in bytes.
+/// Returns the volume's size, and how much of the copy cannot be read, in bytes.
 ///
 /// # Errors
 ///

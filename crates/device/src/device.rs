@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use loamfs_format::superblock::UNIT_SIZE;
+
 use crate::{Buffer, Counters, DeviceError, IoKind, Member, Read, Write};
 
 /// A block device: ranges of bytes that are read, written and flushed.
@@ -102,6 +104,34 @@ pub fn read_exact(
     let mut read = Read::new(offset, len, kind);
     device.read(std::slice::from_mut(&mut read));
     read.into_result()
+}
+
+/// Reads `len` bytes at byte `offset`, with zeros for units that cannot be read: who copies a device takes along what can be. Returns how many
+/// bytes those are, too.
+///
+/// # Errors
+/// [`DeviceError::OutOfRange`].
+pub fn read_readable(
+    device: &dyn Device,
+    offset: u64,
+    len: usize,
+    kind: IoKind,
+) -> Result<(Buffer, u64), DeviceError> {
+    match read_exact(device, offset, len, kind) {
+        Ok(bytes) => return Ok((bytes, 0)),
+        Err(error @ DeviceError::OutOfRange { .. }) => return Err(error),
+        Err(_) => {}
+    }
+    let (mut bytes, mut unread) = (Buffer::zeroed(len), 0);
+    let mut at = offset;
+    for piece in bytes.chunks_mut(UNIT_SIZE as usize) {
+        match read_exact(device, at, piece.len(), kind) {
+            Ok(read) => piece.copy_from_slice(&read),
+            Err(_) => unread += piece.len() as u64,
+        }
+        at += piece.len() as u64;
+    }
+    Ok((bytes, unread))
 }
 
 /// Writes `data` at byte `offset`: a batch of one.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::error::{check_range, check_write};
-use crate::{Buffer, Counters, Device, DeviceError, IoKind, Read, Write, lock};
+use crate::{Buffer, Counters, Device, DeviceError, IoKind, Read, Write, lock, read_readable};
 
 mod changed;
 mod missing;
@@ -41,6 +41,15 @@ impl Second {
     fn alone(&self) -> RwLockWriteGuard<'_, u64> {
         self.alike.write().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What [`Member::copy_more`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copied {
+    /// Bytes that are left to copy.
+    pub left: u64,
+    /// Of those that were copied, bytes that cannot be read: the second place has zeros there.
+    pub unread: u64,
 }
 
 /// A device that is part of a [`JoinedDevice`].
@@ -161,22 +170,24 @@ impl Member {
         self.second().is_some()
     }
 
-    /// Copies up to `len` bytes more to the second place, and returns how many are left. What is written from now on to those that
-    /// stand there goes to both.
+    /// Copies up to `len` bytes more to the second place, as far as they can be read. What is written from now on to those that stand
+    /// there goes to both.
     ///
     /// # Errors
-    /// A device's; [`DeviceError::OutOfRange`] where there is no second place.
-    pub fn copy_more(&self, len: u64) -> Result<u64, DeviceError> {
+    /// The second place's; [`DeviceError::OutOfRange`] where there is none.
+    pub fn copy_more(&self, len: u64) -> Result<Copied, DeviceError> {
         let Some(copy) = &self.copy else {
             let (offset, size) = (0, 0);
             return Err(DeviceError::OutOfRange { offset, len, size });
         };
         let mut alike = copy.alone();
         let len = len.min(self.bytes().saturating_sub(*alike));
+        let mut unread = 0;
         if len > 0 {
-            let mut read = Read::new(*alike, len as usize, IoKind::Other);
-            self.place.read(std::slice::from_mut(&mut read));
-            let bytes = read.into_result()?;
+            let Place { device, offset, .. } = &self.place;
+            let read = read_readable(device, *offset + *alike, len as usize, IoKind::Other);
+            let bytes;
+            (bytes, unread) = read.map_err(|error| self.place.named(error))?;
             let write = Write::new(*alike, &bytes, IoKind::Other);
             copy.place
                 .write(&[write])
@@ -184,7 +195,8 @@ impl Member {
                 .collect::<Result<(), _>>()?;
             *alike += len;
         }
-        Ok(self.bytes().saturating_sub(*alike))
+        let left = self.bytes().saturating_sub(*alike);
+        Ok(Copied { left, unread })
     }
 
     /// Its bytes do not stand in the second place any more: what is written goes to the first alone.

@@ -43,12 +43,12 @@ mod transfer;
 
 pub use buffer::Buffer;
 pub use counters::{AtomicCounters, Counters, KindCounters};
-pub use device::{Device, read_exact, write_all};
+pub use device::{Device, read_exact, read_readable, write_all};
 pub use error::{DeviceError, Op};
 pub use faulty::{Effect, FaultyDevice, Request, Rule};
 pub use file::{FileDevice, FileOptions, Lock, Mode};
 pub use image::Image;
-pub use joined::{JoinedDevice, Member, sides};
+pub use joined::{Copied, JoinedDevice, Member, sides};
 pub use loopdev::{
     LoopDevice, LoopError, LoopOptions, backing_file, find_loops, image_behind, is_autoclear,
     measure_again, whole_image,

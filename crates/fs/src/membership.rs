@@ -17,6 +17,7 @@ use loamfs_format::superblock::{
 use loamfs_format::text::{human, lacking};
 use loamfs_format::{Extent, FragAddr, GroupNo};
 use loamfs_log::members::{self, Candidate, join_those_in};
+use loamfs_log::rejoin;
 use loamfs_log::superblocks::{self, Copies};
 use std::sync::Arc;
 
@@ -216,23 +217,28 @@ impl<'c> Replacing<'c> {
         })
     }
 
-    /// Has it take that place: it gets all that the copy has. Returns the volume's size before and after, in bytes. What the device held is
-    /// lost. A crash leaves the volume without it or with it; the same again goes on from there.
+    /// Has it take that place: it gets all that can be read of the copy. Returns the volume's size, and how much cannot, in bytes. What the
+    /// device held is lost. A crash leaves the volume without it or with it; the same again goes on from there.
     ///
     /// # Errors
     /// A device's; that the volume cannot be opened.
     pub fn replace(self, env: &Env) -> Result<(u64, u64), Error> {
         let (new, sb) = (self.new.device.as_ref(), &self.sb);
-        members::fill(&self.from, new, sb)?;
+        // Where the log cannot be read the new device has zeros, as where it ends.
+        let law = law::of_log(&env.law);
+        let adopted = rejoin::adopt(self.volume.as_ref(), &law).ok();
+        let lost = adopted.and_then(|adopted| adopted.chain().loss);
+        let unread = members::fill(&self.from, new, sb)?;
         let table = Superblock {
             membership_epoch: next_epoch(sb)?,
+            durable: lost.map_or(sb.durable, |loss| loss.durable.max(sb.durable)),
             ..sb.clone()
         };
         let uuid = Random::new(env.seed).uuid();
         members::lead(self.volume.as_ref(), new, &table, uuid)?;
         let others = [self.others, std::slice::from_ref(self.new)].concat();
         reopened(&joined(self.first, &others)?, env)?;
-        Ok((bytes(sb), bytes(sb)))
+        Ok((bytes(sb), unread))
     }
 }
 

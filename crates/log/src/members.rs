@@ -6,7 +6,7 @@
 use crate::error::{LogError, MembersError};
 use crate::law::Rules;
 use crate::superblocks::{self, Copies};
-use loamfs_device::{Device, IoKind, JoinedDevice, Member, read_exact, write_all};
+use loamfs_device::{Device, IoKind, JoinedDevice, Member, read_exact, read_readable, write_all};
 use loamfs_format::Ssn;
 use loamfs_format::superblock::{DeviceEntry, PROBES, SIZE, Superblock, offsets};
 use loamfs_space::law::Law;
@@ -324,7 +324,7 @@ pub fn forget_copy(device: &dyn Device, sb: &Superblock) -> Result<(), LogError>
 }
 
 /// Has superblocks tell of the devices of a table, and of the size that these give, each durable before the next. Each stays with its
-/// checkpoint.
+/// checkpoint, and hears what the table's knows to be durable.
 fn tell(
     to: &dyn Device,
     copies: &[(usize, Superblock)],
@@ -335,6 +335,7 @@ fn tell(
             membership_epoch: table.membership_epoch,
             devices: table.devices.clone(),
             geometry: table.geometry,
+            durable: own.durable.max(table.durable),
             ..own.clone()
         };
         superblocks::write_copy(to, &own, *copy)?;
@@ -364,18 +365,21 @@ fn by_age(device: &dyn Device, sb: &Superblock) -> Vec<(usize, Superblock)> {
         .collect()
 }
 
-/// Gives a new device all that a member holds, but for the superblocks: it says nothing of the volume yet.
+/// Gives a new device all that can be read of what a member holds, but for the superblocks: it says nothing of the volume yet. Returns how
+/// many bytes cannot, which are zeros there.
 ///
 /// # Errors
 /// A device's.
-pub fn fill(from: &Member, new: &dyn Device, sb: &Superblock) -> Result<(), LogError> {
+pub fn fill(from: &Member, new: &dyn Device, sb: &Superblock) -> Result<u64, LogError> {
     superblocks::wipe(new, PROBES)?;
     new.flush()?;
     let places = offsets(sb.volume_bytes()).map(|at| at..at + SIZE as u64);
-    let mut at = 0;
+    let device = from.device().as_ref();
+    let (mut at, mut unread) = (0, 0);
     while at < from.range().end {
         let len = (from.range().end - at).min(STEP);
-        let mut bytes = read_exact(from.device().as_ref(), at, len as usize, IoKind::Other)?;
+        let (mut bytes, lacks) = read_readable(device, at, len as usize, IoKind::Other)?;
+        unread += lacks;
         for place in places
             .iter()
             .filter(|place| place.start < at + len && at < place.end)
@@ -386,7 +390,19 @@ pub fn fill(from: &Member, new: &dyn Device, sb: &Superblock) -> Result<(), LogE
         write_all(new, at, &bytes, IoKind::Other)?;
         at += len;
     }
-    Ok(new.flush()?)
+    if unread > 0 {
+        still_answers(from)?;
+    }
+    new.flush()?;
+    Ok(unread)
+}
+
+/// That superblocks can be read on a device of which something else cannot: of one that is gone nothing can.
+///
+/// # Errors
+/// The device's.
+pub fn still_answers(member: &Member) -> Result<(), LogError> {
+    superblocks::find(member.device().as_ref()).map(drop)
 }
 
 /// Has a new device lead the volume, by a table in which it has this identity: first its own superblocks say so, then those of the copy

@@ -11,6 +11,7 @@ use loamfs_device::{
     write_all,
 };
 use loamfs_format::ifile::block_of;
+use loamfs_format::summary::Header;
 use loamfs_format::superblock::{DeviceKind, SIZE, offsets};
 use loamfs_format::{BlockKind, Ino, InodeBlockNo};
 use loamfs_fs::members::{Candidate, join, join_without};
@@ -802,6 +803,93 @@ fn what_is_wrong_in_both_places_is_repaired() {
     volume.close().unwrap();
     let report = check(&*parts.joined(There::Both), &mut Options::default());
     assert!(report.is_clean(), "{report}");
+}
+
+/// Sectors of the copy that nobody needs cannot be read.
+#[test]
+fn a_new_fast_device_gets_what_can_be_read_of_the_copy() {
+    let parts = Parts::made(Some(CopyKind::Each));
+    let volume = open(&parts, There::Both, &Without::default()).unwrap();
+    let small = content(3_000, 1);
+    put(&volume, "small", &small).unwrap();
+    volume.close().unwrap();
+    let copy = parts.joined(There::Both).members()[1].offset() - FAST;
+    let mut image = parts.recorder.image();
+    image.clear(0, FAST).unwrap();
+    let parts = Parts::of(image);
+    // The last one, and one in the middle of a piece.
+    let [one, other] = [4096, 64 << 10].map(|before| copy + FAST - before);
+    let slow = unreadable(parts.candidate(1), one..one + 4096);
+    let (slow, new) = (unreadable(slow, other..other + 4096), parts.candidate(0));
+    let ready = Replacing::ask(&slow, &[], &new).unwrap();
+    let (_, unread) = ready.replace(&Env::fixed(9)).unwrap();
+    assert_eq!(unread, 8192);
+    let device = parts.joined(There::Both);
+    let report = check(&device, &mut Options::default());
+    assert!(report.is_clean(), "{report}");
+    let volume = open(&parts, There::Both, &Without::default()).unwrap();
+    assert_eq!(get(&volume, "small").unwrap(), small);
+    volume.close().unwrap();
+}
+
+/// Where the next summary of the copy cannot be read nobody knows what it was: zeros would pass for the log's end.
+#[test]
+fn a_log_that_cannot_be_read_on_does_not_end_there_on_a_new_fast_device() {
+    let parts = Parts::made(Some(CopyKind::Each));
+    let volume = open(&parts, There::Both, &Without::default()).unwrap();
+    let synced = content(3_000, 1);
+    put(&volume, "last", &synced).unwrap();
+    volume.sync().unwrap();
+    drop(volume);
+    let last = parts.recorder.events().into_iter().rev().find_map(|event| {
+        let Event::Write { offset, data, .. } = event else {
+            return None;
+        };
+        (offset >= FAST && Header::decode(&data).is_ok()).then_some(offset - FAST)
+    });
+    let last = last.unwrap();
+    let mut image = parts.recorder.image();
+    image.clear(0, FAST).unwrap();
+    let parts = Parts::of(image);
+    let slow = unreadable(parts.candidate(1), last..last + 4096);
+    let new = parts.candidate(0);
+    let ready = Replacing::ask(&slow, &[], &new).unwrap();
+    let told = ready.replace(&Env::fixed(9)).unwrap_err();
+    assert!(told.loss().is_some(), "{told}");
+    let opened = |accept_loss| {
+        let image = Parts::of(parts.recorder.image());
+        let slow = unreadable(image.candidate(1), last..last + 4096);
+        let options = OpenOptions {
+            accept_loss,
+            ..OpenOptions::default()
+        };
+        let device = join(&slow, &[image.candidate(0)]).unwrap();
+        Volume::open(device, &options, Env::fixed(5))
+    };
+    assert!(opened(false).unwrap_err().loss().is_some());
+    assert!(get(&opened(true).unwrap(), "last").is_err());
+    // It can be read after all.
+    let volume = open(&parts, There::Both, &Without::default()).unwrap();
+    assert_eq!(get(&volume, "last").unwrap(), synced);
+}
+
+/// A sector of the leading device cannot be read while the copy is made.
+#[test]
+fn a_copy_is_made_of_what_can_be_read() {
+    let parts = Parts::made(Some(CopyKind::Each));
+    let bad = FAST - 4096..FAST;
+    let fast = unreadable(parts.candidate(0), bad);
+    let device = join(&parts.candidate(1), &[fast]).unwrap();
+    let volume = Volume::open(device, &OpenOptions::default(), Env::fixed(5)).unwrap();
+    let small = content(3_000, 1);
+    put(&volume, "small", &small).unwrap();
+    volume.upkeep().copying().give_up().unwrap();
+    assert!(volume.upkeep().copying().make(|_| true).unwrap());
+    volume.close().unwrap();
+    let report = check(&parts.joined(There::Both), &mut Options::default());
+    assert!(report.is_clean(), "{report}");
+    let volume = open(&parts, There::Slow, &Without::default()).unwrap();
+    assert_eq!(get(&volume, "small").unwrap(), small);
 }
 
 /// The copy's device stays, the fast one does not grow, and no other fast one joins.

@@ -9,9 +9,9 @@ use super::{Sealer, Upkeep};
 use crate::error::Error;
 use crate::law;
 use crate::types::CopyKind;
-use loamfs_device::Member;
+use loamfs_device::{Copied, Member};
 use loamfs_format::superblock::Superblock;
-use loamfs_log::behind;
+use loamfs_log::{behind, members};
 
 /// Bytes that are copied at once: who writes to the leading device waits for that.
 const STEP: u64 = 1 << 20;
@@ -190,16 +190,25 @@ impl Copying<'_> {
         if !says_behind {
             engine.sealer().say_copy(Some((holder, CopyKind::Each)))?;
         }
+        let mut lacks = 0;
         loop {
             loop {
                 self.0.core().access.check()?;
-                let left = leading.copy_more(STEP)?;
+                let Copied { left, unread } = leading.copy_more(STEP)?;
+                lacks += unread;
                 if left == 0 {
                     break;
                 }
                 if !tell(left) {
                     return Ok(false);
                 }
+            }
+            if lacks > 0 {
+                tracing::warn!(
+                    bytes = lacks,
+                    "the copy lacks what cannot be read of the device that leads; a scrub tells what that is"
+                );
+                members::still_answers(leading)?;
             }
             let sealer = engine.sealer();
             // Who made it too may have given up just now.

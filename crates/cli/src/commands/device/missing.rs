@@ -82,9 +82,23 @@ impl DeviceArgs {
         let (first, others) = self.candidates(members::named())?;
         let device = self.open_unused(new, |_| false)?;
         let new = members::candidate(new, device);
-        let sizes = members::replace_missing(&first, &others, &new);
-        let sizes = sizes.map_err(|error| self.failed(error))?;
-        self.say(&format!("{} leads the volume now", new.name), sizes)
+        let replaced = members::replace_missing(&first, &others, &new);
+        let (bytes, unread) = replaced.map_err(|error| self.failed(error))?;
+        let without = match unread {
+            0 => String::new(),
+            _ => format!(
+                ", without {} of the copy that cannot be read (`loamfs check` tells what stood there)",
+                human(unread)
+            ),
+        };
+        let what = format!("{} leads the volume now{without}", new.name);
+        match self.json {
+            true => print_lines([format!(
+                "{:#}",
+                json!({ "bytes_before": bytes, "bytes": bytes, "bytes_unread": unread })
+            )]),
+            false => self.say(&what, (bytes, bytes)),
+        }
     }
 
     /// What is lost: looked for without a single write.
