@@ -42,6 +42,7 @@ use crate::{Options, Phase, Problem, Progress, Report, Volume, paths};
 use draft::Draft;
 use first::First;
 use loamfs_device::{Device, sides};
+use loamfs_format::summary::SSN_GOES_ON_MAX;
 use loamfs_format::superblock::DeviceEntry;
 use loamfs_format::{BlockKind, Ino, Pointer};
 use visitor::Visitor;
@@ -109,6 +110,10 @@ fn check_volume(volume: &Volume<'_>, options: &mut Options<'_>, memory: u64, rep
     if let Some(lost) = volume.lost_segments() {
         let LostSegments { first, at, durable } = lost;
         report.add(Problem::LostSegments { first, at, durable });
+    }
+    let ssn = volume.last();
+    if ssn.0 > SSN_GOES_ON_MAX {
+        report.add(Problem::LastNumbers { ssn });
     }
     for link in volume.healed_segments() {
         let (ssn, at) = (link.header.ssn, link.at);

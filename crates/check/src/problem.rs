@@ -153,6 +153,12 @@ problems! {
         "what device {leads} holds ends with segment {last} where it stands on device {device}, and its other place knows segment {durable} to be durable in both: device {device} is older, as from a backup"
     )]
     120 Major false PlaceStale { leads: u32, device: u32, last: Ssn, durable: Ssn }
+    /// Who went on with the log would write what nobody can read.
+    #[error(
+        "the log goes up to segment {ssn}, further than any writer comes, so that the volume can only be read; \
+         copy what is there to a new one"
+    )]
+    121 Major false LastNumbers { ssn: Ssn }
 
     /// A node cannot be used.
     #[error("{kind:?} of inode {ino}, level {level}, from key {low} on, at {addr}: {fault}")]

@@ -27,6 +27,8 @@ pub const RECORDS_MAX: u64 = 64 << 20;
 
 /// Highest sequence number: no volume lives long enough to come near it.
 pub const SSN_MAX: u64 = 1 << 62;
+/// The highest one behind which a writer goes on: more are left than a mount takes.
+pub const SSN_GOES_ON_MAX: u64 = SSN_MAX - (1 << 40);
 
 /// What a segment is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,6 +4,7 @@
 //! them; the others have copies that say whose they are.
 
 use crate::geometry::OutOfRange;
+use crate::summary::SSN_MAX;
 use crate::types::{FragAddr, Ssn, Token};
 use devices::{RawDevice, RawMember};
 use disk::{RawDisk, SHINGLED};
@@ -365,6 +366,12 @@ impl Superblock {
         let geometry = raw.geometry();
         geometry.validate()?;
         let devices = raw.devices(&geometry)?;
+        let numbers = [raw.checkpoint_ssn, raw.durable];
+        if numbers.iter().any(|ssn| ssn.get() > SSN_MAX) {
+            return Err(SuperblockError::Geometry {
+                field: "segment number",
+            });
+        }
         if raw.checksum_algorithm != 1 {
             return Err(SuperblockError::Geometry {
                 field: "checksum algorithm",

@@ -34,7 +34,7 @@ use loamfs_format::group::{GroupDesc, Role};
 use loamfs_format::kind::MapTree;
 use loamfs_format::maps::{LazyEntry, OwnerRecord};
 use loamfs_format::node::TreeRoot;
-use loamfs_format::summary::{Record, Unwritten};
+use loamfs_format::summary::{Record, SSN_GOES_ON_MAX, Unwritten};
 use loamfs_format::superblock::{
     CheckpointRef, DeviceKind, DeviceState, Features, INCOMPATIBLE_LAZY_INODES,
     RO_COMPATIBLE_SECOND_COPIES, Superblock,
@@ -250,6 +250,10 @@ fn adopt(device: &dyn Device, settings: &Settings, env: &Env) -> Result<Adopted,
         match adopted.chain().loss {
             Some(loss) if !settings.accept_loss => return Err(LogError::from(loss).into()),
             _ => {}
+        }
+        let ssn = last_number(adopted.chain(), settings, env);
+        if ssn.0 > SSN_GOES_ON_MAX {
+            return Err(LogError::LastNumbers { ssn }.into());
         }
         adopted.note_changes(device, &law);
         adopted.rejoin(&law)?;

@@ -101,6 +101,14 @@ pub enum LogError {
     /// Part of the log rotted.
     #[error(transparent)]
     Lost(#[from] Loss),
+    /// Nearly all sequence numbers are used up: who went on would write what nobody can read.
+    #[error(
+        "the log goes up to segment {ssn}, further than any writer comes, so that the volume can only be read; copy what is there to a new one"
+    )]
+    LastNumbers {
+        /// Segment.
+        ssn: Ssn,
+    },
     /// More segments, or longer summaries, than any writer leaves.
     #[error("the chain goes on beyond segment {ssn}, further than any writer leaves it")]
     TooLong {

@@ -11,7 +11,7 @@ use loamfs_format::dirent::Dirent;
 use loamfs_format::inode::{self, Inode, ROOT_INO};
 use loamfs_format::node::{Child, Page, TreeRoot};
 use loamfs_format::pointer::metadata_checksum;
-use loamfs_format::summary::HEADER_SIZE;
+use loamfs_format::summary::{HEADER_SIZE, SSN_MAX};
 use loamfs_format::{BlockKind, FragAddr, Identity, Ino, InodeBlockNo, Pointer, ifile};
 use loamfs_fs::{Durability, Env, Error, NewInode, OpenOptions, Volume};
 use loamfs_testing::golden::{ALL, Numbers, listing};
@@ -19,7 +19,7 @@ use loamfs_testing::hostile::campaign::Campaign;
 use loamfs_testing::hostile::exercise::exercise;
 use loamfs_testing::hostile::meter::Meter;
 use loamfs_testing::hostile::mutate::Mutant;
-use loamfs_testing::hostile::structures::{Part, Structures};
+use loamfs_testing::hostile::structures::{Part, Site, Structures};
 
 #[global_allocator]
 static METER: Meter = Meter::new();
@@ -597,5 +597,93 @@ fn content_that_is_nowhere_can_be_removed() {
         volume.unlink(files, b"of-16384").unwrap();
         volume.upkeep().tick().unwrap();
         volume.close().unwrap();
+    }
+}
+
+/// The word at a byte of a block.
+fn word(structures: &Structures, site: usize, at: usize) -> u64 {
+    let bytes = &structures.sites[site].bytes[at..at + 8];
+    u64::from_le_bytes(bytes.try_into().unwrap())
+}
+
+/// What was written behind the highest numbers could once not be read any more.
+#[test]
+fn a_log_near_the_end_of_all_numbers_can_be_read_but_not_written() {
+    const CHECKPOINT_SSN: usize = 112;
+    const SSN: usize = 32;
+    let sound = structures("sound");
+    let by = SSN_MAX - word(&sound, last_summary(&sound), SSN);
+    for (by, is_written) in [
+        (by, false),
+        (by - (1 << 40) + 1, false),
+        (by - (1 << 40), true),
+    ] {
+        let mut structures = sound.clone();
+        for site in 0..structures.sites.len() {
+            let at = match structures.sites[site].part {
+                Part::Superblock => CHECKPOINT_SSN,
+                Part::Summary => SSN,
+                _ => continue,
+            };
+            let number = word(&structures, site, at) + by;
+            structures.put(site, at, &number.to_le_bytes());
+        }
+        let image = structures.sealed().unwrap();
+        let volume = open(&image, true).unwrap();
+        assert_eq!(
+            volume
+                .read(find(&volume, "files/of-1"), 0, 10)
+                .unwrap()
+                .len(),
+            1
+        );
+        match open(&image, false) {
+            Ok(volume) => {
+                assert!(is_written);
+                volume.close().unwrap();
+            }
+            Err(error) => {
+                assert!(!is_written, "{error}");
+                assert!(error.to_string().contains("can only be read"), "{error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_superblock_that_calls_the_end_of_all_numbers_durable_lets_nobody_write() {
+    const CHECKPOINT_SSN: usize = 112;
+    const DURABLE: usize = 4080;
+    let with = |at: usize, number: u64| {
+        let mut structures = structures("sound");
+        let is_copy = |(_, site): &(usize, &Site)| site.part == Part::Superblock;
+        let copies = structures.sites.iter().enumerate().filter(is_copy);
+        let copies: Vec<usize> = copies.map(|(index, _)| index).collect();
+        for copy in copies {
+            structures.put(copy, at, &number.to_le_bytes());
+        }
+        structures.sealed().unwrap()
+    };
+    let opened = |image: &Image, read_only| {
+        let options = OpenOptions {
+            read_only,
+            accept_loss: true,
+            ..OpenOptions::default()
+        };
+        let device = MemoryDevice::from_image(image.clone()).with_sector_size(512);
+        Volume::open(Arc::new(device), &options, Env::fixed(1))
+    };
+    for durable in [SSN_MAX, SSN_MAX - (1 << 40)] {
+        let image = with(DURABLE, durable);
+        assert!(opened(&image, true).unwrap().info().loss.is_some());
+        let refused = opened(&image, false).unwrap_err().to_string();
+        assert!(refused.contains("can only be read"), "{refused}");
+    }
+    for at in [CHECKPOINT_SSN, DURABLE] {
+        let image = with(at, SSN_MAX + 1);
+        for read_only in [true, false] {
+            let refused = opened(&image, read_only).unwrap_err().to_string();
+            assert!(refused.contains("out of range"), "{refused}");
+        }
     }
 }
