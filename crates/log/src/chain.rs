@@ -259,12 +259,17 @@ fn whole_prefix(
     // Those that nothing has freed yet, by address: their extent, and where in `bad` they stand.
     let mut lying: BTreeMap<u64, (Extent, usize)> = BTreeMap::new();
     // Rule 9 bounds what may be undurable.
-    let (mut counted, mut verified) = (first, 0);
+    let most = VERIFIED_MAX + u64::from(reader.sb.geometry.segment_max);
+    // Pieces of a body overlap by a block, which may be half of one.
+    let (mut counted, mut verified, mut unread) = (first, 0, 2 * most);
     for (by, link) in links.iter().enumerate().skip(first) {
         verified += reader.body_bytes(link);
-        if verified > VERIFIED_MAX + u64::from(reader.sb.geometry.segment_max) {
+        if verified > most {
             break;
         }
+        let Some(found) = reader.bad_blocks(link, &mut unread)? else {
+            break;
+        };
         counted = by + 1;
         for record in link.records.iter() {
             if let Record::Free(extent) | Record::Retire(extent) = record
@@ -278,7 +283,7 @@ fn whole_prefix(
                 }
             }
         }
-        for extent in reader.bad_blocks(link)? {
+        for extent in found {
             lying.insert(extent.start.0, (extent, bad.len()));
             bad.push(Bad { by, freed_by: None });
         }

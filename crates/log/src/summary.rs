@@ -161,8 +161,13 @@ impl SummaryReader<'_> {
         copies.map(|copy| u64::from(copy.stored)).sum()
     }
 
-    /// The blocks of a body that do not have the bytes that the summary says.
-    pub(crate) fn bad_blocks(&self, link: &Link) -> Result<Vec<Extent>, LogError> {
+    /// The blocks of a body that do not have the bytes that the summary says; `None` if more than `unread` bytes would have to be read for
+    /// that, of which those that were are taken. Who writes a body lists its blocks as they lie, but for a few.
+    pub(crate) fn bad_blocks(
+        &self,
+        link: &Link,
+        unread: &mut u64,
+    ) -> Result<Option<Vec<Extent>>, LogError> {
         let mut window = BodyWindow::default();
         let mut bad = Vec::new();
         for a in link.records.iter().filter_map(in_body) {
@@ -171,11 +176,15 @@ impl SummaryReader<'_> {
                 let bytes = window.get(self, &link.header, &copy)?;
                 sound &= bytes.is_some_and(|bytes| a.verifies(&self.sb.uuid, bytes));
             }
+            if window.read > *unread {
+                return Ok(None);
+            }
             if !sound {
                 bad.push(a.extent);
             }
         }
-        Ok(bad)
+        *unread -= window.read;
+        Ok(Some(bad))
     }
 
     pub(crate) fn read(&self, at: FragAddr, len: usize, kind: IoKind) -> Result<Buffer, LogError> {
@@ -201,6 +210,8 @@ fn in_body(record: Record) -> Option<Allocation> {
 struct BodyWindow {
     start: u64,
     bytes: Option<Buffer>,
+    /// Bytes that were read so far.
+    read: u64,
 }
 
 impl BodyWindow {
@@ -228,6 +239,7 @@ impl BodyWindow {
             let rest = Extent::new(a.extent.start, extent.end().0 - a.extent.start.0);
             let want = reader.bytes(rest).min(BODY_READ.max(len)) as usize;
             self.start = from;
+            self.read += want as u64;
             self.bytes = Some(reader.read(a.extent.start, want, IoKind::Segment)?);
         }
         let at = (from - self.start) as usize;

@@ -6,14 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loamfs_check::{BlockFault, Options, Problem, check};
-use loamfs_device::{Image, MemoryDevice};
+use loamfs_device::{Device, Image, MemoryDevice};
 use loamfs_format::dirent::Dirent;
 use loamfs_format::inode::{self, Inode, ROOT_INO};
 use loamfs_format::node::{Child, Page, TreeRoot};
-use loamfs_format::pointer::metadata_checksum;
-use loamfs_format::summary::{HEADER_SIZE, SSN_MAX};
-use loamfs_format::{BlockKind, FragAddr, Identity, Ino, InodeBlockNo, Pointer, ifile};
-use loamfs_fs::{Durability, Env, Error, NewInode, OpenOptions, Volume};
+use loamfs_format::pointer::{data_checksum, metadata_checksum};
+use loamfs_format::summary::{Allocation, HEADER_SIZE, Header, Record, SSN_MAX, SegmentKind};
+use loamfs_format::{
+    BlockKind, Extent, FragAddr, Identity, Ino, InodeBlockNo, Pointer, Token, ifile,
+};
+use loamfs_fs::{Durability, Env, Error, MkfsOptions, NewInode, OpenOptions, Volume, mkfs};
 use loamfs_testing::golden::{ALL, Numbers, listing};
 use loamfs_testing::hostile::campaign::Campaign;
 use loamfs_testing::hostile::exercise::exercise;
@@ -686,4 +688,72 @@ fn a_superblock_that_calls_the_end_of_all_numbers_durable_lets_nobody_write() {
             assert!(refused.contains("out of range"), "{refused}");
         }
     }
+}
+
+/// Small blocks of a segment, in an order in which each is far from the one before.
+#[test]
+fn blocks_that_are_far_apart_take_no_endless_reading() {
+    const FRAG: u64 = 1024;
+    const UNIT: u64 = 4;
+    const RECORDS: Extent = Extent::new(FragAddr(16 << 10), 1 << 10);
+    const BODY: Extent = Extent::new(FragAddr(18 << 10), 8 << 10);
+    const BLOCKS: u64 = 10_000;
+    let device = Arc::new(MemoryDevice::new(32 << 20));
+    let shared: Arc<dyn Device> = device.clone();
+    mkfs(&shared, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
+    let last = {
+        let reader = loamfs_check::Volume::open(device.as_ref()).unwrap();
+        reader.segments().last().unwrap().header.clone()
+    };
+    let mut records = Vec::new();
+    for block in 0..BLOCKS {
+        let start = BODY.start.0 + block % 2 * BODY.frags / 2 + block / 2 % 1024;
+        let pointer = Pointer {
+            addr: FragAddr(start),
+            frags: 1,
+            stored: 1,
+            checksum: data_checksum(&[0]),
+            ..Pointer::NONE
+        };
+        let identity = Identity {
+            kind: BlockKind::SmallData,
+            level: 0,
+            ino: Ino(40),
+            generation: 1,
+            logical: 0,
+        };
+        Record::Allocate(Allocation::block(&pointer, &identity, 1)).encode(&mut records);
+    }
+    let header = Header {
+        ssn: last.ssn.next(),
+        previous: last.token,
+        token: Token(4711),
+        next: FragAddr(17 << 10),
+        durable: last.ssn,
+        kind: SegmentKind::Normal,
+        extents: vec![Extent::new(last.next, UNIT), RECORDS, BODY],
+        records_len: records.len() as u64,
+        records_checksum: data_checksum(&records),
+        code: [0; 16],
+        ..last.clone()
+    };
+    let own = (UNIT * FRAG) as usize - HEADER_SIZE;
+    let mut unit = header.encode().to_vec();
+    unit.extend(&records[..own]);
+    device.poke(last.next.0 * FRAG, &unit).unwrap();
+    device
+        .poke(RECORDS.start.0 * FRAG, &records[own..])
+        .unwrap();
+    let read = || device.counters().total().read_bytes;
+    let options = OpenOptions {
+        read_only: true,
+        ..OpenOptions::default()
+    };
+    let before = read();
+    drop(Volume::open(device.clone(), &options, Env::fixed(2)));
+    let opened = read();
+    assert!(opened - before < 300 << 20, "{} bytes", opened - before);
+    check(device.as_ref(), &mut Options::default());
+    let checked = read() - opened;
+    assert!(checked < 300 << 20, "{checked} bytes");
 }

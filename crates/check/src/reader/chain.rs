@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 
 /// Summaries that are read by the second copy of their header at most.
 const HEALED_MAX: usize = 8;
-/// Bytes of bodies that are verified, beside the largest segment.
+/// Bytes of bodies that are verified, beside the largest segment; at most twice as many are read for that.
 const VERIFIED_MAX: u64 = 128 << 20;
 /// Bytes read at once from a body that is verified.
 const BODY_READ: u64 = 1 << 20;
@@ -212,7 +212,8 @@ fn adopted(
     trusted: Ssn,
 ) -> Result<usize, CheckError> {
     let mut bad = BadBlocks::default();
-    let (mut counted, mut budget) = (1, VERIFIED_MAX + u64::from(sb.geometry.segment_max));
+    let most = VERIFIED_MAX + u64::from(sb.geometry.segment_max);
+    let (mut counted, mut budget, mut unread) = (1, most, 2 * most);
     for (index, link) in links.iter().enumerate().skip(1) {
         if link.header.ssn > trusted {
             let records = records(io, link)?;
@@ -225,8 +226,11 @@ fn adopted(
                 Some(left) => budget = left,
                 None => break,
             }
+            let Some(found) = bad_blocks(io, sb, link, &records, &mut unread)? else {
+                break;
+            };
             bad.freed_by(index, &records);
-            for extent in bad_blocks(io, sb, link, &records)? {
+            for extent in found {
                 bad.standing.insert(extent.start, (index, extent));
             }
         }
@@ -274,13 +278,15 @@ impl BadBlocks {
     }
 }
 
-/// The blocks of a segment's body that do not have the bytes that its summary says.
+/// The blocks of a segment's body that do not have the bytes that its summary says; `None` if more than `unread` bytes would have to be read
+/// for that, of which those that were are taken.
 fn bad_blocks(
     io: &Io<'_>,
     sb: &Superblock,
     link: &Link,
     records: &Records,
-) -> Result<Vec<Extent>, CheckError> {
+    unread: &mut u64,
+) -> Result<Option<Vec<Extent>>, CheckError> {
     let mut window = Window::default();
     let mut bad = Vec::new();
     for record in records.iter() {
@@ -299,11 +305,15 @@ fn bad_blocks(
             let bytes = window.get(io, extent, &copy)?;
             sound &= bytes.is_some_and(|bytes| a.verifies(&sb.uuid, bytes));
         }
+        if window.read > *unread {
+            return Ok(None);
+        }
         if !sound {
             bad.push(a.extent);
         }
     }
-    Ok(bad)
+    *unread -= window.read;
+    Ok(Some(bad))
 }
 
 /// The extent of the segment that holds a block of its body; `None` when none does or the block is no block.
@@ -319,6 +329,8 @@ pub(crate) fn body_extent(io: &Io<'_>, header: &Header, a: &Allocation) -> Optio
 struct Window {
     start: u64,
     bytes: Buffer,
+    /// Bytes that were read so far.
+    read: u64,
 }
 
 impl Window {
@@ -335,6 +347,7 @@ impl Window {
             let rest = (extent.end().0.saturating_sub(a.extent.start.0)).saturating_mul(io.frag());
             self.bytes = io.read(a.extent.start, rest.min(BODY_READ.max(len as u64)) as usize)?;
             self.start = from;
+            self.read += self.bytes.len() as u64;
         }
         let at = (from - self.start) as usize;
         Ok(self.bytes.get(at..at.saturating_add(len)))
