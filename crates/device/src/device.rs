@@ -15,8 +15,11 @@ pub trait Device: Send + Sync {
     fn size(&self) -> u64;
 
     /// Physical sector in bytes: 512 or 4096 (or what the device says, when it
-    /// is more), the unit in which writes are made and torn.
+    /// is more), the unit in which writes are torn.
     fn sector_size(&self) -> u32;
+
+    /// Logical sector in bytes, the unit in which writes are made: at most a physical one.
+    fn write_align(&self) -> u32;
 
     /// Whether a seek costs milliseconds.
     fn rotational(&self) -> bool;
@@ -56,6 +59,10 @@ impl<D: Device + ?Sized> Device for Arc<D> {
 
     fn sector_size(&self) -> u32 {
         (**self).sector_size()
+    }
+
+    fn write_align(&self) -> u32 {
+        (**self).write_align()
     }
 
     fn rotational(&self) -> bool {

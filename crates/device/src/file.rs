@@ -222,6 +222,10 @@ impl Device for FileDevice {
         self.raw.sector
     }
 
+    fn write_align(&self) -> u32 {
+        self.raw.align
+    }
+
     fn rotational(&self) -> bool {
         self.raw.rotational
     }

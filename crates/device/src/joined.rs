@@ -593,6 +593,12 @@ impl Device for JoinedDevice {
         sectors.max().unwrap_or(512)
     }
 
+    /// The largest of any member.
+    fn write_align(&self) -> u32 {
+        let aligns = self.members.iter().map(|m| m.device().write_align());
+        aligns.max().unwrap_or(512)
+    }
+
     /// Whether a seek costs milliseconds on any member.
     fn rotational(&self) -> bool {
         self.members.iter().any(|m| m.device().rotational())
@@ -636,12 +642,12 @@ impl Device for JoinedDevice {
     }
 
     fn write(&self, batch: &[Write<'_>]) -> Vec<Result<(), DeviceError>> {
-        let sector = self.sector_size();
+        let align = self.write_align();
         let mut below = vec![Vec::new(); self.members.len()];
         let mut results: Vec<_> = batch
             .iter()
             .map(|write| {
-                check_write(self.size, sector, write.offset, write.data.len() as u64)?;
+                check_write(self.size, align, write.offset, write.data.len() as u64)?;
                 self.check_held(write.offset, write.data.len())
             })
             .collect();

@@ -15,6 +15,7 @@ pub struct MemoryDevice {
     image: Mutex<Image>,
     size: u64,
     sector: u32,
+    align: u32,
     rotational: bool,
     counters: AtomicCounters,
 }
@@ -36,6 +37,7 @@ impl MemoryDevice {
             size: image.size(),
             image: Mutex::new(image),
             sector: 4096,
+            align: 4096,
             rotational: false,
             counters: AtomicCounters::default(),
         }
@@ -46,6 +48,14 @@ impl MemoryDevice {
     pub fn with_sector_size(mut self, sector: u32) -> Self {
         // A sector of no bytes would divide by zero in every write.
         self.sector = sector.max(1);
+        self.align = self.sector;
+        self
+    }
+
+    /// The same device, which takes writes of less than a sector, as those do whose physical sector is larger than the logical one.
+    #[must_use]
+    pub fn with_write_align(mut self, align: u32) -> Self {
+        self.align = align.max(1);
         self
     }
 
@@ -72,6 +82,7 @@ impl MemoryDevice {
     pub fn fork(&self) -> Self {
         Self::from_image(self.image())
             .with_sector_size(self.sector)
+            .with_write_align(self.align)
             .with_rotational(self.rotational)
     }
 
@@ -99,6 +110,10 @@ impl Device for MemoryDevice {
         self.sector
     }
 
+    fn write_align(&self) -> u32 {
+        self.align
+    }
+
     fn rotational(&self) -> bool {
         self.rotational
     }
@@ -116,12 +131,7 @@ impl Device for MemoryDevice {
 
     fn write(&self, batch: &[Write<'_>]) -> Vec<Result<(), DeviceError>> {
         let (mut results, runs) = batch::write_runs(batch, |write| {
-            check_write(
-                self.size,
-                self.sector,
-                write.offset,
-                write.data.len() as u64,
-            )
+            check_write(self.size, self.align, write.offset, write.data.len() as u64)
         });
         batch::count_writes(&self.counters, &runs, batch);
         let mut image = lock(&self.image);

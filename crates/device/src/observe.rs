@@ -87,6 +87,10 @@ impl<D: Device, O: Observer> Device for ObservedDevice<D, O> {
         self.device.sector_size()
     }
 
+    fn write_align(&self) -> u32 {
+        self.device.write_align()
+    }
+
     fn rotational(&self) -> bool {
         self.device.rotational()
     }

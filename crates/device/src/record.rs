@@ -186,6 +186,10 @@ impl Device for RecordingDevice {
         self.recorder.device.sector_size()
     }
 
+    fn write_align(&self) -> u32 {
+        self.recorder.device.write_align()
+    }
+
     fn rotational(&self) -> bool {
         self.recorder.device.rotational()
     }
@@ -229,6 +233,10 @@ impl Device for Part {
 
     fn sector_size(&self) -> u32 {
         self.recorder.device.sector_size()
+    }
+
+    fn write_align(&self) -> u32 {
+        self.recorder.device.write_align()
     }
 
     fn rotational(&self) -> bool {

@@ -8,7 +8,7 @@ use crate::env::{Env, Random};
 use crate::error::Error;
 use crate::grow::{bytes, closed, open, refuse_moved, reopened, room_on};
 use crate::law;
-use crate::mkfs::lead_in;
+use crate::mkfs::{lead_in, takes_units};
 use crate::volume::{OpenOptions, Volume};
 use loamfs_device::{Device, Member};
 use loamfs_format::superblock::{
@@ -199,6 +199,7 @@ impl<'c> Replacing<'c> {
                 "the device that leads the volume is there; `loamfs device replace VOLUME OLD NEW` replaces another one".into(),
             );
         };
+        takes_units(new.device.as_ref(), &new.name)?;
         let (have, need) = (new.device.size(), from.range().end);
         if have < need {
             return refuse(format!(
@@ -315,6 +316,7 @@ fn with_entry(
     let refuse = |text: String| Err(Error::Options(text));
     may_serve(old, purpose)?;
     let name = &new.name;
+    takes_units(new.device.as_ref(), name)?;
     let own = superblocks::find(new.device.as_ref()).ok();
     let own = own.filter(|copies| copies.newest.uuid == old.uuid);
     let uuid = own.and_then(|copies| copies.newest.own_device().map(|entry| entry.uuid));

@@ -28,7 +28,7 @@ use std::sync::Arc;
 mod shares;
 
 pub use shares::NewDevice;
-pub(crate) use shares::lead_in;
+pub(crate) use shares::{lead_in, takes_units};
 
 /// What an administrator may choose.
 #[derive(Debug, Clone)]
@@ -212,6 +212,7 @@ pub(crate) fn geometry(have: u64, o: &MkfsOptions) -> Result<Geometry, Error> {
 /// Options out of range, or the device's.
 pub fn mkfs(device: &Arc<dyn Device>, o: &MkfsOptions, env: &Env) -> Result<(), Error> {
     let geometry = geometry(device.size(), o)?;
+    takes_units(device.as_ref(), "the device")?;
     if o.copy.is_some() {
         return Err(shares::no_copy());
     }
@@ -247,6 +248,9 @@ pub fn mkfs_on(
     let mut devices = devices.to_vec();
     devices.sort_by_key(|new| std::cmp::Reverse(new.kind));
     let mut random = Random::new(env.seed);
+    for (index, new) in devices.iter().enumerate() {
+        takes_units(new.device.as_ref(), &format!("device {index}"))?;
+    }
     let (geometry, entries) = shares::divide(&devices, o, &mut random)?;
     let mut sb = superblock(o, geometry, entries, env, &mut random)?;
     sb.incompatible |= INCOMPATIBLE_DEVICES;

@@ -22,6 +22,10 @@ impl Device for Hollow {
         self.0.sector_size()
     }
 
+    fn write_align(&self) -> u32 {
+        self.0.write_align()
+    }
+
     fn rotational(&self) -> bool {
         self.0.rotational()
     }

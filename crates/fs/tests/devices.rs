@@ -8,7 +8,7 @@ use loamfs_format::superblock::{DeviceKind, PROBES, SIZE};
 use loamfs_fs::members::{Candidate, join};
 use loamfs_fs::{
     Env, Error, Joining, LogError, MkfsOptions, NewDevice, NewInode, OpenOptions, Purpose,
-    ROOT_INO, Volume, grow, mkfs_on, superblocks,
+    ROOT_INO, Volume, add, grow, mkfs, mkfs_on, superblocks,
 };
 use std::sync::Arc;
 
@@ -333,6 +333,52 @@ fn whether_a_device_may_join_is_known_before_it_is_written() {
         assert_eq!(device.peek(0, 8192).unwrap(), [7; 8192]);
         assert_eq!(device.counters().total().writes, 0);
     }
+}
+
+/// A device of large physical sectors takes writes of a unit all the same. It was refused for each of them once it had joined, and
+/// nobody could open the volume for writing any more.
+#[test]
+fn a_device_of_large_sectors_joins_if_it_takes_units_of_a_volume() {
+    let stand = Stand::new(32 << 20, 64 << 20);
+    let coarse = |align| {
+        let device = MemoryDevice::new(64 << 20).with_sector_size(16 << 10);
+        Arc::new(device.with_write_align(align))
+    };
+    let (takes, refuses) = (coarse(4096), coarse(16 << 10));
+    let env = Env::fixed(2);
+    let [first, others @ ..] = stand.candidates();
+    let candidate = |device: &Arc<MemoryDevice>| Candidate {
+        name: "coarse".into(),
+        device: Arc::clone(device) as _,
+    };
+    let (other, new) = (candidate(&refuses), candidate(&takes));
+    let refused = add(&first, &others, (&other, Purpose::Slow), &env).unwrap_err();
+    assert!(refused.to_string().contains("16.0 KiB"), "{refused}");
+    let new_volume = NewDevice {
+        device: Arc::clone(&refuses) as _,
+        kind: DeviceKind::Slow,
+    };
+    let refused = mkfs_on(&[new_volume], &MkfsOptions::default(), &env).map(drop);
+    assert!(matches!(refused, Err(Error::Options(_))), "{refused:?}");
+    let refused = mkfs(&(refuses.clone() as _), &MkfsOptions::default(), &env);
+    assert!(matches!(refused, Err(Error::Options(_))), "{refused:?}");
+    assert_eq!(refuses.counters().total().writes, 0);
+
+    add(&first, &others, (&new, Purpose::Slow), &env).unwrap();
+    let others = [&others[..], &[new]].concat();
+    let joined = join(&first, &others).unwrap();
+    assert_eq!(
+        (joined.sector_size(), joined.write_align()),
+        (16 << 10, 4096)
+    );
+    let volume = Volume::open(joined, &OpenOptions::default(), env).unwrap();
+    make(&volume, "small", &[3; 4000]);
+    // More than the other disks have room for.
+    make(&volume, "large", &vec![5; 60 << 20]);
+    make(&volume, "larger", &vec![5; 60 << 20]);
+    volume.sync().unwrap();
+    volume.close().unwrap();
+    assert!(takes.counters().kind(IoKind::Homed).write_bytes > 0);
 }
 
 /// Large files stand there too. What somebody had written of one just then may be lost by it, and his own flush does not tell.

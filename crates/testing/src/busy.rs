@@ -134,6 +134,10 @@ impl Device for Busy {
         self.memory.sector_size()
     }
 
+    fn write_align(&self) -> u32 {
+        self.memory.write_align()
+    }
+
     fn rotational(&self) -> bool {
         self.memory.rotational()
     }

@@ -69,6 +69,9 @@ impl Device for Cached {
     fn sector_size(&self) -> u32 {
         self.memory.sector_size()
     }
+    fn write_align(&self) -> u32 {
+        self.memory.write_align()
+    }
     fn rotational(&self) -> bool {
         self.rotational
     }

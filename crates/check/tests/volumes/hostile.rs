@@ -101,6 +101,10 @@ impl Device for Batches {
         self.inner.sector_size()
     }
 
+    fn write_align(&self) -> u32 {
+        self.inner.write_align()
+    }
+
     fn rotational(&self) -> bool {
         self.inner.rotational()
     }

@@ -286,7 +286,7 @@ impl Source {
     pub fn block_device(&self) -> Option<BlockDevice> {
         self.block.as_ref().map(|path| BlockDevice {
             path: path.clone(),
-            block_size: BLOCK_SIZE.max(self.device.sector_size()),
+            block_size: BLOCK_SIZE.max(self.device.write_align()),
         })
     }
 

@@ -16,6 +16,10 @@ impl Device for MissingDevice {
         512
     }
 
+    fn write_align(&self) -> u32 {
+        512
+    }
+
     fn rotational(&self) -> bool {
         false
     }

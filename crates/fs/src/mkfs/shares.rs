@@ -7,7 +7,8 @@ use crate::types::CopyKind;
 use loamfs_device::Device;
 use loamfs_format::FragAddr;
 use loamfs_format::superblock::{
-    DEVICES_MAX, DeviceEntry, DeviceKind, DeviceState, Geometry, SIZE, SMALL_DEVICE, offsets,
+    DEVICES_MAX, DeviceEntry, DeviceKind, DeviceState, Geometry, SIZE, SMALL_DEVICE, UNIT_SIZE,
+    offsets,
 };
 use loamfs_format::text::human;
 use std::sync::Arc;
@@ -28,6 +29,19 @@ pub(crate) const fn lead_in(bytes: u64) -> u64 {
     } else {
         16 << 20
     }
+}
+
+/// That a device can be written in the units in which a volume is.
+pub(crate) fn takes_units(device: &dyn Device, name: &str) -> Result<(), Error> {
+    let align = device.write_align();
+    if UNIT_SIZE.is_multiple_of(align) {
+        return Ok(());
+    }
+    Err(options(format!(
+        "{name} has logical sectors of {}, and a volume is written in units of {}; choose another device",
+        human(align.into()),
+        human(UNIT_SIZE.into())
+    )))
 }
 
 /// The sizes of a volume of all these devices, and what each holds of it: whole groups.

@@ -64,6 +64,10 @@ impl Device for Stretched {
         self.inner.sector_size()
     }
 
+    fn write_align(&self) -> u32 {
+        self.inner.write_align()
+    }
+
     fn rotational(&self) -> bool {
         self.inner.rotational()
     }

@@ -98,6 +98,10 @@ impl Device for Liar {
         self.device.sector_size()
     }
 
+    fn write_align(&self) -> u32 {
+        self.device.write_align()
+    }
+
     fn rotational(&self) -> bool {
         self.device.rotational()
     }
