@@ -441,6 +441,12 @@ fn a_device_that_cannot_be_told_of_a_new_table_locks_nobody_out() {
         assert!(matches!(told, Err(Error::Device(_))), "{told:?}");
         faulty.set_rules(Vec::new());
         assert_eq!(states(), before);
+        // So it is after a crash.
+        let said = superblocks::read(stand.joined().as_ref()).unwrap();
+        for said in [Some(said.newest), said.older].into_iter().flatten() {
+            let states: Vec<_> = said.devices.iter().map(|entry| entry.state).collect();
+            assert_eq!(states, before);
+        }
         // Both copies of the device that leads say so.
         volume.upkeep().checkpoint().unwrap();
         volume.upkeep().checkpoint().unwrap();

@@ -238,11 +238,14 @@ impl Sealer<'_> {
             core.devices().take(&table);
             before
         };
-        let said = match copy {
-            Some(_) => self.say_table(),
-            None => self.say_gone(),
-        };
-        said.inspect_err(|_| self.core().devices().take_back(&before))
+        match copy {
+            // Nobody may write to one place alone while a superblock says that there is a copy.
+            Some(_) => self.say_or_take_back(&before),
+            // It is one as before, and a mount that finds it given up tells the others.
+            None => self
+                .say_gone()
+                .inspect_err(|_| self.core().devices().take_back(&before)),
+        }
     }
 
     /// Has all superblocks say that there is no copy. One that is behind is believed by its holder until that is told, and so nothing that it
@@ -257,7 +260,7 @@ impl Sealer<'_> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use crate::members::{Candidate, join_without};
+    use crate::members::{Candidate, join, join_without};
     use crate::{
         CopyKind, Env, MkfsOptions, NewDevice, NewInode, OpenOptions, ROOT_INO, Volume, mkfs_on,
     };
@@ -276,16 +279,66 @@ mod tests {
     /// A volume with a copy that is behind.
     fn with_copy(devices: [Arc<dyn Device>; 2]) -> (Arc<dyn Device>, Volume) {
         let [fast, slow] = devices;
+        with_copy_of(CopyKind::Behind, fast, &[slow])
+    }
+
+    /// A volume with a copy, on a fast device and slow ones.
+    fn with_copy_of(
+        kind: CopyKind,
+        fast: Arc<dyn Device>,
+        slow: &[Arc<dyn Device>],
+    ) -> (Arc<dyn Device>, Volume) {
         let new = |device, kind| NewDevice { device, kind };
-        let devices = [new(fast, DeviceKind::Fast), new(slow, DeviceKind::Slow)];
+        let slow = slow.iter().map(|it| new(Arc::clone(it), DeviceKind::Slow));
+        let devices: Vec<_> = [new(fast, DeviceKind::Fast)]
+            .into_iter()
+            .chain(slow)
+            .collect();
         let options = MkfsOptions {
-            copy: Some(CopyKind::Behind),
+            copy: Some(kind),
             ..MkfsOptions::default()
         };
         let device = mkfs_on(&devices, &options, &Env::fixed(1)).unwrap();
         let options = OpenOptions::default();
         let volume = Volume::open(Arc::clone(&device), &options, Env::fixed(2)).unwrap();
         (device, volume)
+    }
+
+    /// Both copies of the device that leads had it that there is one, while the log was written in one place: after a crash the volume could
+    /// only be read.
+    #[test]
+    fn a_copy_that_no_other_device_can_be_told_of_is_none_after_a_crash_either() {
+        let memory = |mib: u64| Arc::new(MemoryDevice::new(mib << 20)) as Arc<dyn Device>;
+        let fast = memory(4);
+        let other = Arc::new(FaultyDevice::new(memory(4)));
+        let slow = [memory(7), Arc::clone(&other) as _];
+        let (device, volume) = with_copy_of(CopyKind::Each, Arc::clone(&fast), &slow);
+        let copying = volume.upkeep().copying();
+        copying.give_up().unwrap();
+        let fails = Rule::on(Op::Write, Effect::Fail).of_kind(IoKind::Superblock);
+        other.set_rules(vec![fails]);
+        assert!(copying.make(|_| true).is_err());
+        assert!(!device.members()[0].stands_twice());
+        let said = superblocks::read(device.as_ref()).unwrap();
+        let said = [Some(said.newest), said.older];
+        assert!(said.iter().flatten().all(|sb| sb.copy().is_none()));
+        put(&volume, "one");
+        drop((volume, device));
+        other.set_rules(Vec::new());
+        let [fast, slow, other] =
+            [fast, Arc::clone(&slow[0]), other as _].map(|device| Candidate {
+                name: "device".into(),
+                device,
+            });
+        let device = join(&fast, &[slow, other]).unwrap();
+        let options = OpenOptions::default();
+        let volume = Volume::open(Arc::clone(&device), &options, Env::fixed(3)).unwrap();
+        assert!(volume.lookup(ROOT_INO, b"one").is_ok());
+        put(&volume, "two");
+        let copying = volume.upkeep().copying();
+        assert!(copying.make(|_| true).unwrap());
+        volume.close().unwrap();
+        assert!(check(device.as_ref(), &mut Options::default()).is_clean());
     }
 
     /// All was copied first, and nobody could sync meanwhile. What was kept for the copy need not be: it names nothing yet.

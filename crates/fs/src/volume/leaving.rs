@@ -4,6 +4,7 @@
 //! on nothing new is placed there ([`loamfs_space::Areas::leave`]), and what is there moves ([`super::vacating`]). The device leaves the
 //! table once the volume is closed ([`crate::membership`]).
 
+use super::commit::End;
 use super::vacating::set_leaving;
 use super::{Sealer, Upkeep};
 use crate::core::Core;
@@ -39,11 +40,9 @@ impl Upkeep<'_> {
             0 => Ok(()),
             lacking => Err(self.core().devices().refusal(&entry, lacking)),
         });
-        let marked = fits.and_then(|()| {
-            self.core().devices().take(&table);
-            sealer.say_table()
-        });
-        marked.inspect_err(|_| self.core().devices().take_back(&before))
+        fits.inspect_err(|_| self.core().devices().take_back(&before))?;
+        self.core().devices().take(&table);
+        sealer.say_or_take_back(&before)
     }
 
     /// Marks devices that are missing as such that leave, in both copies of the superblock, whatever room there is.
@@ -79,9 +78,7 @@ impl Upkeep<'_> {
             core.devices().take(&table);
             before
         };
-        sealer
-            .say_table()
-            .inspect_err(|_| self.core().devices().take_back(&before))
+        sealer.say_or_take_back(&before)
     }
 
     /// Moves what stands on devices that leave to the others, and returns when nothing is left there; `tell` is told now and
@@ -96,9 +93,36 @@ impl Upkeep<'_> {
 
 impl Sealer<'_> {
     /// Writes the table of devices as it is in memory: to both copies of the leading device, then to the others.
-    pub(super) fn say_table(&self) -> Result<(), Error> {
+    fn say_table(&self) -> Result<(), Error> {
         self.name_in_both()?;
         self.identify()
+    }
+
+    /// The same; where it fails the table is that of `before` again, in memory and where the other one was said. Else a mount behind a crash
+    /// went by a table of which whoever asked for it has heard that it is not so.
+    pub(super) fn say_or_take_back(&self, before: &Superblock) -> Result<(), Error> {
+        let named = || self.core().checkpoints.newest_named();
+        let named_before = named();
+        self.say_table().inspect_err(|_| {
+            self.core().devices().take_back(before);
+            if named() != named_before {
+                self.say_taken_back();
+            }
+        })
+    }
+
+    /// Has the leading device say in both copies what is in memory again, then the others, as far as they can be told. A log of which that
+    /// cannot be said takes no changes: they would go by a table that is not on the devices.
+    fn say_taken_back(&self) {
+        if self.core().access.check().is_err() {
+            return;
+        }
+        let both = self.checkpoint(End::Open);
+        if let Err(error) = both.and_then(|()| self.checkpoint(End::Open)) {
+            self.core().access.fail_log(&error);
+        } else if let Err(error) = self.identify() {
+            tracing::warn!(%error, "a device cannot be told what the others are; the next mount tells it");
+        }
     }
 }
 

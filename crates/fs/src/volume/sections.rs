@@ -22,9 +22,7 @@ impl Upkeep<'_> {
             core.devices().take(&table);
             before
         };
-        sealer
-            .say_table()
-            .inspect_err(|_| self.core().devices().take_back(&before))
+        sealer.say_or_take_back(&before)
     }
 }
 
