@@ -291,8 +291,9 @@ impl Device for FileDevice {
                 }
                 outcome => {
                     self.counters.request(Op::Discard, IoKind::Other);
-                    to_result(outcome, Op::Discard, offset, len)?;
-                    self.counters.bytes(Op::Discard, IoKind::Other, len);
+                    to_result(outcome.map(drop), Op::Discard, offset, len)?;
+                    let whole = outcome.unwrap_or(0);
+                    self.counters.bytes(Op::Discard, IoKind::Other, whole);
                 }
             }
         }

@@ -501,6 +501,46 @@ fn hot_data_yield_to_the_log_and_cost_nobody_room() {
     assert!(told.room < before.room / 2, "{before:?} {told:?}");
 }
 
+/// What is free and has some is not told of, and all else is: it had passed for a device that can discard nothing.
+#[test]
+fn trimming_leaves_out_hot_data_alone() {
+    let stand = Stand::new(true);
+    stand.warm();
+    let told = || stand.volume.info().members[0].counters.discard_bytes();
+    let before = told();
+    let upkeep = stand.volume.upkeep();
+    let trimmed = upkeep.trim_telling(0, u64::MAX, 0, &mut |_, _| {});
+    assert_eq!(trimmed.unwrap().unable, Vec::<u32>::new());
+    // A quarter of the free groups is not for them.
+    let room = stand.told().room;
+    assert!(room > 0 && told() - before >= room / 3);
+    assert!(stand.slow_reads() < 10);
+}
+
+/// The fast device's bytes were counted in both places.
+#[test]
+fn trimming_counts_what_stands_twice_once() {
+    let options = MkfsOptions {
+        copy: Some(CopyKind::Each),
+        ..MkfsOptions::default()
+    };
+    let device = fast_and_slow_with(BYTES, &options).unwrap();
+    let volume = open(&device, false);
+    let told = || -> Vec<u64> {
+        let members = volume.info().members.into_iter();
+        members.map(|it| it.counters.discard_bytes()).collect()
+    };
+    let before = told();
+    let trimmed = volume.upkeep().trim(0, u64::MAX, 0).unwrap();
+    let told = told();
+    assert!(told[0] > before[0]);
+    assert_eq!(
+        trimmed,
+        told[1] - before[1],
+        "what the other one has, and the copy"
+    );
+}
+
 #[test]
 fn a_device_that_stands_twice_gets_no_hot_data() {
     for kind in [CopyKind::Each, CopyKind::Behind] {

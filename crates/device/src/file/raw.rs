@@ -131,18 +131,19 @@ impl RawFile {
         }
     }
 
-    /// Discards the whole sectors within a range.
-    pub fn discard(&self, offset: u64, len: u64) -> Result<(), Errno> {
+    /// Discards the whole sectors within a range; returns how many bytes these have.
+    pub fn discard(&self, offset: u64, len: u64) -> Result<u64, Errno> {
         let align = u64::from(self.align);
         let start = offset.next_multiple_of(align);
         let end = (offset + len) / align * align;
         if start >= end {
-            return Ok(());
+            return Ok(0);
         }
         if self.block {
-            sys::block_discard(&self.file, start, end - start)
+            sys::block_discard(&self.file, start, end - start)?;
         } else {
-            sys::punch_hole(&self.file, start, end - start)
+            sys::punch_hole(&self.file, start, end - start)?;
         }
+        Ok(end - start)
     }
 }

@@ -344,6 +344,7 @@ fn a_discard_spares_what_lies_outside() {
         assert!(bytes[12288..].iter().all(|&byte| byte == 1));
         assert!(device.discard(&[(SIZE, 1)]).is_err());
         assert_eq!(device.counters().discards(), 2);
+        assert_eq!(device.counters().discard_bytes(), 8192);
     });
 }
 

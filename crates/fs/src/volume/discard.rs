@@ -8,7 +8,7 @@ use crate::blocks::Stop;
 use crate::error::Error;
 use crate::freed;
 use crate::types::Discard;
-use loamfs_device::Device;
+use loamfs_device::{Counters, Device};
 use loamfs_format::{Extent, FragAddr, Geometry, GroupNo};
 use std::sync::RwLockWriteGuard;
 
@@ -21,7 +21,7 @@ pub(super) const DISCARDS_AT_LAST: usize = 256;
 /// What devices were told of what is free.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trimmed {
-    /// Bytes that they made use of.
+    /// Bytes that they made use of; of what stands twice, in one place.
     pub bytes: u64,
     /// Numbers of the devices that make no use of it.
     pub unable: Vec<u32>,
@@ -63,8 +63,8 @@ impl Upkeep<'_> {
                 continue;
             }
             match self.engine().sealer().trim_in_group(range, least) {
-                Ok(told) => trimmed.bytes += told,
-                Err(Error::Unsupported) => trimmed.unable.extend(device),
+                Ok(Some(told)) => trimmed.bytes += told,
+                Ok(None) => trimmed.unable.extend(device),
                 Err(error) => return Err(error),
             }
         }
@@ -142,16 +142,13 @@ impl Engine {
 }
 
 impl Sealer<'_> {
-    /// Trims a range of one group.
-    fn trim_in_group(&self, range: Extent, least: u64) -> Result<u64, Error> {
+    /// Trims a range of one group; returns as [`Discarder::discard`].
+    fn trim_in_group(&self, range: Extent, least: u64) -> Result<Option<u64>, Error> {
         self.core().access.check_discard()?;
         let discarder = Discarder::new(self);
         let mut runs = discarder.free_in_group(range)?;
         runs.retain(|run| run.frags >= least.max(1));
-        match discarder.discard(&runs) {
-            Ok(0) if !runs.is_empty() => Err(Error::Unsupported),
-            told => told,
-        }
+        discarder.discard(&runs)
     }
 
     /// Tells the devices that are told by themselves what was freed lately and is still free, in up to `max` requests; the rest waits
@@ -226,8 +223,8 @@ impl<'v> Discarder<'v> {
         Ok(runs.iter().map(|run| run.intersection(range)).collect())
     }
 
-    /// Discards runs, but for those that hold hot data; returns how many bytes the device made use of.
-    fn discard(&self, runs: &[Extent]) -> Result<u64, Error> {
+    /// Discards runs, but for those that hold hot data; returns how many bytes the device made use of, `None` if it can use none.
+    fn discard(&self, runs: &[Extent]) -> Result<Option<u64>, Error> {
         let geometry = self.engine.core().geometry;
         let hot = self.engine.reader.hot();
         let is_hot = |run: &&Extent| hot.is_some_and(|hot| hot.has(geometry.group_of(run.start)));
@@ -240,10 +237,23 @@ impl<'v> Discarder<'v> {
             })
             .collect();
         if ranges.is_empty() {
-            return Ok(0);
+            return Ok(Some(0));
         }
-        let before = self.engine.device.counters().discard_bytes();
+        let before = self.counters();
         self.engine.device.discard(&ranges)?;
-        Ok(self.engine.device.counters().discard_bytes() - before)
+        let told = self.counters().into_iter().zip(before);
+        let told = told.map(|(after, before)| after - before);
+        let used = told.filter(|told| told.discards() > 0);
+        // What stands twice is told of in both places.
+        Ok(used.map(|told| told.discard_bytes()).max())
+    }
+
+    /// Those of each device.
+    fn counters(&self) -> Vec<Counters> {
+        let device = &self.engine.device;
+        match device.members() {
+            [] => vec![device.counters()],
+            members => members.iter().map(|it| it.device().counters()).collect(),
+        }
     }
 }
