@@ -36,6 +36,13 @@ impl Sample {
         })
     }
 
+    /// A report that some daemon could have given.
+    #[cfg(test)]
+    pub fn of(report: Value) -> Self {
+        let at = Instant::now();
+        Self { at, report }
+    }
+
     /// All that it said.
     pub const fn report(&self) -> &Value {
         &self.report

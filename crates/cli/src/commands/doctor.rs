@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use loamfs_console::complete::ArgValueCompleter;
-use loamfs_console::size::human;
+use loamfs_console::size::{count, human};
 use loamfs_fuse::MountEntry;
 use rustix::process::geteuid;
 use serde_json::{Value, json};
@@ -47,8 +47,8 @@ const INDENT: usize = 10;
 
 /// Say what would make this machine and its volumes faster or safer.
 ///
-/// Looks at the kernel, how requests travel, caches beside memory, what the disk is, read-only volumes, scrubs, free space,
-/// and what the daemon has given up. Changes nothing.
+/// Looks at the kernel, how requests travel, caches beside memory, what the disk is, failures and damage, read-only volumes,
+/// missing devices, scrubs, free space, and what the daemon has given up. Changes nothing.
 ///
 /// The exit code is 0 if nothing is wrong, though there may be advice, and 4 if something is.
 #[derive(Debug, Args)]
@@ -222,8 +222,9 @@ fn user_mounts() -> Option<Finding> {
 
 /// What can be said of a mount.
 fn of_mount(entry: &MountEntry, sample: &Sample) -> Vec<Finding> {
-    let looks: [fn(&MountEntry, &Sample) -> Option<Finding>; 9] = [
+    let looks: [fn(&MountEntry, &Sample) -> Option<Finding>; 10] = [
         changes,
+        missing,
         damage,
         kind,
         transport,
@@ -247,24 +248,53 @@ fn of_mount(entry: &MountEntry, sample: &Sample) -> Vec<Finding> {
 
 fn changes(_: &MountEntry, sample: &Sample) -> Option<Finding> {
     let report = sample.report();
-    let words = match (
-        &report["broken"],
-        &report["lost_segments"],
-        &report["read_only"],
-    ) {
-        (Value::String(why), _, _) => format!("takes no changes any more: {why}"),
-        (_, Value::Object(loss), _) => {
+    let why = report["failure"]["why"]
+        .as_str()
+        .or_else(|| report["broken"].as_str());
+    let (weight, words) = match (why, &report["lost_segments"]) {
+        (Some(why), _) => (Weight::Wrong, format!("takes no changes any more: {why}")),
+        (None, Value::Object(loss)) => (
+            Weight::Wrong,
             format!(
                 "a part of its log is lost: {}; save what is needed, then mount it with -o accept-loss",
                 loss["reason"].as_str().unwrap_or("?")
-            )
-        }
+            ),
+        ),
+        (None, _) if report["read_only"] == true => (
+            Weight::Advice,
+            "takes no changes: it was mounted for reading only, or is frozen".to_owned(),
+        ),
         _ => return None,
     };
-    Some(finding(Weight::Wrong, "changes", words))
+    Some(finding(weight, "changes", words))
+}
+
+/// Devices of several that are not there.
+fn missing(_: &MountEntry, sample: &Sample) -> Option<Finding> {
+    let devices = sample.report()["devices"].as_array()?;
+    let missing = devices.iter().filter(|it| it["state"] == "missing");
+    let numbers: Vec<String> = missing.map(|it| it["device"].to_string()).collect();
+    let words = match &numbers[..] {
+        [] => return None,
+        [number] => format!("device {number} is missing"),
+        numbers => format!("devices {} are missing", numbers.join(", ")),
+    };
+    let words = format!(
+        "{words}; attach it and mount the volume anew, or see what `loamfs device remove --missing` would lose"
+    );
+    Some(finding(Weight::Wrong, "missing", words))
 }
 
 fn damage(_: &MountEntry, sample: &Sample) -> Option<Finding> {
+    let files = sample.report()["damaged_files"].as_array();
+    let files = files.map_or(0, |files| files.len() as u64);
+    if files > 0 {
+        let words = format!(
+            "{} known to be damaged; `loamfs info` names what is, and `loamfs check` tells more",
+            count(files, "file is", "files are")
+        );
+        return Some(finding(Weight::Wrong, "damage", words));
+    }
     let left = sample
         .number("/scrub/damaged")
         .saturating_sub(sample.number("/scrub/healed"));
@@ -411,6 +441,66 @@ fn images(sample: &Sample) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Each of these had been good, and the exit code 0.
+    #[test]
+    fn what_cannot_be_changed_or_read_is_not_well() {
+        let entry = MountEntry {
+            id: 1,
+            device: (0, 0),
+            is_whole: true,
+            path: "/mnt".into(),
+            fstype: "fuse.loamfs".into(),
+            source: "volume.img".into(),
+            options: "".into(),
+            super_options: "".into(),
+            read_only: false,
+        };
+        let failure =
+            json!({ "since": 1, "why": "the log cannot be written: EIO", "goes_on": false });
+        let devices =
+            json!([{ "device": 0, "state": "present" }, { "device": 3, "state": "missing" }]);
+        let table = [
+            (
+                json!({ "read_only": true, "failure": failure }),
+                "changes",
+                Weight::Wrong,
+                "EIO",
+            ),
+            (
+                json!({ "read_only": true, "failure": null }),
+                "changes",
+                Weight::Advice,
+                "frozen",
+            ),
+            (
+                json!({ "damaged_files": [{ "path": "/a" }] }),
+                "damage",
+                Weight::Wrong,
+                "1 file is",
+            ),
+            (
+                json!({ "devices": devices }),
+                "missing",
+                Weight::Wrong,
+                "device 3 is missing",
+            ),
+        ];
+        for (report, name, weight, words) in table {
+            let found = of_mount(&entry, &Sample::of(report.clone()));
+            let found = found.iter().find(|found| found.name == name).unwrap();
+            assert_eq!(found.weight, weight, "{report}");
+            assert!(found.words.contains(words), "{}", found.words);
+        }
+        let well =
+            json!({ "read_only": false, "failure": null, "broken": null, "damaged_files": [] });
+        let well = of_mount(&entry, &Sample::of(well));
+        let names = ["changes", "damage", "missing"];
+        assert!(
+            well.iter().all(|found| !names.contains(&found.name)),
+            "{well:?}"
+        );
+    }
 
     #[test]
     fn releases_have_two_numbers() {
