@@ -100,6 +100,18 @@ expect 0 "$loamfs" scrub start --wait "$mnt"
 [ "$(status verified_bytes)" -lt $((17 << 20)) ] || fail "it began anew"
 ok "it stops, and goes on behind another mount"
 
+# Whoever waits for it hears that it did not end.
+"$loamfs" scrub start --anew --wait --rate 1M "$mnt" >"$work/waited" 2>&1 &
+waits=$!
+until_it eval '[ "$(status running)" = True ]'
+expect 0 "$loamfs" scrub stop "$mnt"
+code=0
+wait $waits || code=$?
+[ $code -eq 74 ] || fail "exit code $code of a scrub that was stopped: $(cat "$work/waited")"
+grep -q "has not ended" "$work/waited" || fail "$(cat "$work/waited")"
+expect 0 "$loamfs" scrub start --wait "$mnt"
+ok "one that was stopped is none that ended well"
+
 # Whoever works beside it works; what ends the mount ends it.
 expect 0 "$loamfs" scrub start --anew --rate 4M "$mnt"
 for number in $(seq 100); do

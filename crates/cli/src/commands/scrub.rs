@@ -108,6 +108,10 @@ impl ScrubArgs {
             let words = format!("the scrub could not go on: {failed}");
             return Err(Failure::new(Kind::Io, words));
         }
+        if self.wait && status["under_way"] == true {
+            let words = "the scrub has not ended: it was stopped, or its daemon made way for another one; `loamfs scrub start` goes on";
+            return Err(Failure::new(Kind::Io, words));
+        }
         Ok(code(&status))
     }
 
