@@ -659,3 +659,26 @@ fn a_device_that_cannot_join_is_as_it_was() {
     assert!(added.status.success(), "{added:?}");
     assert_eq!(fs::read(&short.image).unwrap()[0x438..0x43a], [0, 0]);
 }
+
+/// A device that cannot leave is replaced by none: the new one had joined by then.
+#[test]
+fn what_cannot_leave_is_replaced_by_nothing() {
+    let places = [64 << 20, 96 << 20, 96 << 20].map(Place::blank);
+    let [fast, slow, new] = places.each_ref().map(|place| place.image.to_str().unwrap());
+    let made = loamfs(&["mkfs", "-q", slow, "--fast", fast]);
+    assert!(made.status.success(), "{made:?}");
+    let list = || loamfs(&["device", "list", "--json", "--device", fast, slow]).stdout;
+    let (before, held) = (list(), fs::read(&places[2].image).unwrap());
+    for (old, words) in [
+        ("7", "no device 7"),
+        (slow, "by another device"),
+        (fast, "leads the volume"),
+    ] {
+        let refused = loamfs(&["device", "replace", "--device", fast, slow, old, new]);
+        assert_eq!(refused.status.code(), Some(USAGE), "{refused:?}");
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(said.contains(words), "{said}");
+        assert!(fs::read(&places[2].image).unwrap() == held, "{old}");
+        assert_eq!(list(), before);
+    }
+}

@@ -183,6 +183,8 @@ expect 74 "$loamfs" device remove "$mnt" 0
 said "leads the volume"
 expect 74 "$loamfs" device remove "$mnt" "$one"
 said "the mount names device"
+expect 64 "$loamfs" device replace "$mnt" "$one" "$three"
+said "the mount names $one"
 [ "$(count)" = 3 ] || fail "the devices have changed"
 "$loamfs" unmount "$mnt"
 [ -z "$(tr -d '\0' <"$three" | head -c 1)" ] || fail "it was written to"

@@ -223,26 +223,8 @@ impl DeviceArgs {
         let device = report.device_numbered(number);
         let purpose = self.purpose(device.as_ref());
         // Before the other one joins.
-        if device
-            .as_ref()
-            .is_some_and(|device| device["has_copy"] == true || device["is_behind"] == true)
-        {
-            return Err(Failure::usage(format!(
-                "{} has the copy of what the fast device holds; give that up first, by `loamfs device copy VOLUME none`",
-                shown_path(old)
-            )));
-        }
-        if !report.has_several() || report.devices()[0]["device"] == number {
-            return Err(Failure::usage(format!(
-                "{} leads the volume, whose superblocks it holds: it cannot be replaced while it is there; make a new volume without it, and copy",
-                shown_path(old)
-            )));
-        }
-        if member_of(&report, new) == Some(number) {
-            return Err(Failure::usage(format!(
-                "{} is the device that is to be replaced; name another one",
-                shown_path(new)
-            )));
+        if let Some(words) = self.refuses_to_replace(entry.as_ref(), &report, number, (old, new)) {
+            return Err(Failure::usage(words));
         }
         // Added by a command that was interrupted.
         let before = match (member_of(&report, new), &entry) {
@@ -260,6 +242,48 @@ impl DeviceArgs {
         };
         let words = format!("replaced {} by {}", shown_path(old), shown_path(new));
         self.say(&words, (before, after))
+    }
+
+    /// Why a device, by its number, cannot leave, or not for the new one.
+    fn refuses_to_replace(
+        &self,
+        entry: Option<&MountEntry>,
+        report: &Report,
+        number: u32,
+        (old, new): (&Path, &Path),
+    ) -> Option<String> {
+        let is_named = |path: &Path| member_of(report, path) == Some(number);
+        let old = shown_path(old);
+        if !report.has_several() || report.devices()[0]["device"] == number {
+            return Some(format!(
+                "{old} leads the volume, whose superblocks it holds: it cannot be replaced while it is there; make a new volume without it, and copy"
+            ));
+        }
+        let Some(device) = report.device_numbered(number) else {
+            return Some(format!(
+                "the volume has no device {number}; `loamfs device list` shows those that it has"
+            ));
+        };
+        if device["has_copy"] == true || device["is_behind"] == true {
+            return Some(format!(
+                "{old} has the copy of what the fast device holds; give that up first, by `loamfs device copy VOLUME none`"
+            ));
+        }
+        if is_named(new) {
+            return Some(format!(
+                "{} is the device that is to be replaced; name another one",
+                shown_path(new)
+            ));
+        }
+        match entry {
+            Some(_) if is_named(&report.device()) => Some(format!(
+                "the mount names {old}; unmount, and mount the volume by another device"
+            )),
+            None if is_named(&self.volume) => Some(format!(
+                "name the volume by another device than {old}, which is to leave it"
+            )),
+            _ => None,
+        }
     }
 
     /// The devices that are named, with one that has joined: an image file is not found by the names of before.
