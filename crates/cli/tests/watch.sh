@@ -39,6 +39,14 @@ last = made["within"][-1]
 assert 0 < last["requests"] <= made["requests"], made'
 "$loamfs" info "$mnt" | grep -Eq "^ +make +[0-9]+ of +[0-9.]+ (us|ms|s)" || fail "info has no operations"
 [ "$("$loamfs" iostat "$mnt" 0.1 3 | wc -l)" -eq 7 ] || fail "iostat does not say three lines below two heads"
+# Whoever prints again and again ends when nobody reads it any more.
+unread() {
+    timeout 20 "$loamfs" "$@" | head -n 1 >"$work/out" || fail "$1 goes on though nobody reads it"
+    [ -s "$work/out" ] || fail "$1 says nothing"
+}
+unread iostat "$mnt" 0.1
+unread iostat --json "$mnt" 0.1
+unread top --json --interval 0.1 "$mnt"
 ok "operations are counted by kind, with errors, bytes and times; iostat tells them by the second"
 
 "$loamfs" metrics "$mnt" >"$work/metrics"

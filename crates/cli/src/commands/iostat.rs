@@ -12,7 +12,7 @@ use loamfs_console::time::took;
 use crate::candidates::mounted;
 use crate::failure::Failure;
 use crate::mounts;
-use crate::output::print_lines;
+use crate::output::print_next;
 use crate::watch::{Change, Sample};
 
 /// Lines after which the heads of the columns are said again.
@@ -81,20 +81,26 @@ impl IostatArgs {
                 before: before.as_ref(),
                 now: &now,
             };
-            self.say(number, &change)?;
+            if !self.say(number, &change)? {
+                break;
+            }
             before = Some(now);
         }
         Ok(0)
     }
 
-    fn say(&self, number: u64, change: &Change<'_>) -> Result<u8, Failure> {
+    /// Returns whether somebody listens.
+    fn say(&self, number: u64, change: &Change<'_>) -> Result<bool, Failure> {
         if self.json {
-            return print_lines([change.to_json().to_string()]);
+            return print_next(&change.to_json().to_string());
         }
         // The first line is of another time than the others.
         let wants_head = number == 1 || number.is_multiple_of(LINES_PER_HEAD);
-        let head = wants_head.then(|| head(change.before.is_some()));
-        print_lines(head.into_iter().chain([line(change)]))
+        let line = line(change);
+        match wants_head {
+            true => print_next(&format!("{}\n{line}", head(change.before.is_some()))),
+            false => print_next(&line),
+        }
     }
 }
 

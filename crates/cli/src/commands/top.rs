@@ -14,7 +14,7 @@ use super::iostat::seconds;
 use crate::candidates::mounted;
 use crate::failure::{Failure, Kind};
 use crate::mounts;
-use crate::output::print_lines;
+use crate::output::print_next;
 use crate::watch::{Change, Sample};
 
 mod screen;
@@ -108,7 +108,9 @@ impl TopArgs {
                 before: Some(&before),
                 now: &now,
             };
-            print_lines([change.to_json().to_string()])?;
+            if !print_next(&change.to_json().to_string())? {
+                return Ok(0);
+            }
             before = now;
         }
     }
