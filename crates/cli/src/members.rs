@@ -210,22 +210,56 @@ fn attached(sb: &Superblock, known: &[[u8; 16]]) -> Vec<PathBuf> {
             !known.contains(&uuid) && sb.devices.iter().any(|entry| entry.uuid == uuid)
         })
     };
-    let mut paths: Vec<PathBuf> = block_devices().into_iter().filter(wanted).collect();
+    let all = block_devices(Path::new("/sys/class/block"));
+    let mut paths: Vec<PathBuf> = all.into_iter().filter(wanted).collect();
     paths.sort();
     paths
 }
 
-/// All that the kernel has and that hold something.
-fn block_devices() -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir("/sys/class/block") else {
+/// All that the kernel has, by what it says of them, and that hold something. Those that are part of another one, as paths to one
+/// disk are and the disks of a mirror, say what that says: it alone counts.
+fn block_devices(told: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(told) else {
         return Vec::new();
     };
     let holds = |entry: &fs::DirEntry| {
         let size = fs::read_to_string(entry.path().join("size"));
-        size.is_ok_and(|size| size.trim() != "0")
+        let is_claimed = fs::read_dir(entry.path().join("holders"))
+            .is_ok_and(|mut holders| holders.next().is_some());
+        !is_claimed && size.is_ok_and(|size| size.trim() != "0")
     };
     // The kernel writes `!` for the slashes in a device's name.
     let path = |name: &OsStr| Path::new("/dev").join(name.to_string_lossy().replace('!', "/"));
     let entries = entries.flatten().filter(holds);
     entries.map(|entry| path(&entry.file_name())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn disks_behind_another_device_are_not_found_beside_it() {
+        let told = tempfile::tempdir().unwrap();
+        let devices = [
+            ("sda", "8", true),
+            ("sdb", "8", true),
+            ("dm-0", "8", false),
+            ("loop0", "0", false),
+        ];
+        for (name, size, is_claimed) in devices {
+            let entry = told.path().join(name);
+            fs::create_dir_all(entry.join("holders")).unwrap();
+            fs::write(entry.join("size"), format!("{size}\n")).unwrap();
+            if is_claimed {
+                fs::create_dir(entry.join("holders/dm-0")).unwrap();
+            }
+        }
+        // A partition may have none.
+        fs::create_dir(told.path().join("cciss!c0d0p1")).unwrap();
+        fs::write(told.path().join("cciss!c0d0p1/size"), "8\n").unwrap();
+        let mut found = block_devices(told.path());
+        found.sort();
+        assert_eq!(found, ["/dev/cciss/c0d0p1", "/dev/dm-0"].map(PathBuf::from));
+    }
 }
