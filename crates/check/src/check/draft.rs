@@ -22,6 +22,8 @@ pub(super) struct Draft {
     subjects: Vec<u64>,
     /// Inodes that have what others have too, as far as there is room for them.
     shared: BTreeSet<Ino>,
+    /// Whether it was not looked at who has what.
+    space_unknown: bool,
 }
 
 impl Draft {
@@ -50,16 +52,25 @@ impl Draft {
         }
     }
 
-    /// Notes inodes that have the same as each other.
-    pub(super) fn note_shared(&mut self, inodes: [Ino; 2]) {
+    /// Notes inodes that have the same as each other, or what the log has, or what may be given to others.
+    pub(super) fn note_shared(&mut self, inodes: impl IntoIterator<Item = Ino>) {
         if self.shared.len() < LIST_MAX {
             self.shared.extend(inodes);
         }
     }
 
-    /// Whether an inode may have what others have too.
-    pub(super) fn shares(&self, ino: Ino) -> bool {
-        self.shared.len() >= LIST_MAX || self.shared.contains(&ino)
+    /// Whether an inode may have what is not its own alone. What a directory leads to is not known here, nor is anything where space was
+    /// not looked at.
+    pub(super) fn shares(&self, ino: Ino, is_directory: bool) -> bool {
+        let any = !self.shared.is_empty();
+        let unknown = self.space_unknown || self.shared.len() >= LIST_MAX;
+        unknown || is_directory && any || self.shared.contains(&ino)
+    }
+
+    /// Space cannot be looked at, and why.
+    pub(super) fn skip_space(&mut self, what: &'static str) {
+        self.space_unknown = true;
+        self.skip(what);
     }
 
     /// Notes what could not be checked, and why.

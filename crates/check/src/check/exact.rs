@@ -245,14 +245,17 @@ impl Judge<'_, '_> {
         let mut full = window.empty();
         full.set(claim);
         for run in Bits::runs(claim, &[&full], &[set]) {
+            self.report.note_shared([owner.ino]);
             self.report.add(Problem::NotMarked { extent: run, owner });
             self.report.plan().add_set(run);
         }
         for run in Bits::runs(claim, &[held], &[]) {
+            self.report.note_shared([owner.ino]);
             self.report.add(Problem::HeldInUse { extent: run, owner });
         }
         for own in [log, reserved] {
             for run in Bits::runs(claim, &[own], &[]) {
+                self.report.note_shared([owner.ino]);
                 self.report.add(Problem::LogInUse { extent: run, owner });
             }
         }

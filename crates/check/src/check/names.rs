@@ -199,7 +199,7 @@ fn judge(volume: &Volume<'_>, lost: &Lost, ino: Ino, tally: &Tally, report: &mut
                 nlink: stated.nlink,
             });
             // It may be one that went: whoever removed it would free what is another's.
-            if !report.shares(ino) {
+            if !report.shares(ino, stated.kind == DIRECTORY) {
                 report.plan().add_unnamed(ino);
             }
         }

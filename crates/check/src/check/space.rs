@@ -20,7 +20,7 @@ pub(crate) fn check(
     options: &mut Options<'_>,
 ) {
     if lost.bits {
-        report.skip("free space, as a part of the bitmap cannot be read");
+        report.skip_space("free space, as a part of the bitmap cannot be read");
         return;
     }
     let total = volume.geometry().total_frags;
@@ -44,7 +44,7 @@ pub(crate) fn check(
         total: 0,
     };
     if report.has(overcommitted.code()) {
-        report.skip("free space, as far more is claimed than there is");
+        report.skip_space("free space, as far more is claimed than there is");
         return;
     }
     let regions = if lost.owners {
