@@ -15,7 +15,7 @@ use loamfs_format::superblock::{
     BLOCK_SIZE_MAX, CheckpointRef, Geometry, ScrubMark, Superblock, SuperblockError, UNIT_SIZE,
 };
 use loamfs_format::{BlockKind, FragAddr, Identity, Ino, InodeBlockNo, Pointer, Ssn, Token};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes looked at together.
 const PIECE: u64 = 1 << 20;
@@ -186,17 +186,20 @@ impl Scan {
 
 /// The segments that lead to the newest one, with gaps where some were not found. Segments that a crash cut off share their
 /// numbers with those that came after it, and may have higher ones than the newest: they know less to be durable. What leads to
-/// the newest is the log, and to what a superblock names.
+/// the newest is the log, and to what a superblock names. Who went on without segments that were lost took numbers far behind them, and
+/// says where it went on.
 fn chain(links: &[Link], named: CheckpointRef) -> Vec<Link> {
     let newest = links.iter().max_by_key(|link| age(&link.header));
     let end = newest.map_or(0, |newest| {
         links.partition_point(|link| link.header.ssn <= newest.header.ssn)
     });
     let mut chain: Vec<Link> = Vec::new();
+    let known: BTreeSet<Token> = links.iter().map(|link| link.header.token).collect();
     let same = |a: &Link, b: &Link| a.header.ssn == b.header.ssn;
     for of_number in links[..end].chunk_by(same).rev() {
         let next = chain.last().map(|next| &next.header);
-        let next = next.filter(|next| of_number.iter().any(|l| l.header.ssn.next() == next.ssn));
+        let follows = |next: &Header| of_number.iter().any(|l| l.header.ssn.next() == next.ssn);
+        let next = next.filter(|next| follows(next) || known.contains(&next.previous));
         let is_named = |link: &&Link| {
             let header = &link.header;
             (header.ssn, header.token, link.at) == (named.ssn, named.token, named.addr)
