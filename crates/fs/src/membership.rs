@@ -225,10 +225,9 @@ impl<'c> Replacing<'c> {
     /// A device's; that the volume cannot be opened.
     pub fn replace(self, env: &Env) -> Result<(u64, u64), Error> {
         let (new, sb) = (self.new.device.as_ref(), &self.sb);
-        // Where the log cannot be read the new device has zeros, as where it ends.
+        // Where the log cannot be read the new device has zeros, as where it ends. Of what cannot be verified nobody knows whether it counts.
         let law = law::of_log(&env.law);
-        let adopted = rejoin::adopt(self.volume.as_ref(), &law).ok();
-        let lost = adopted.and_then(|adopted| adopted.chain().loss);
+        let lost = rejoin::adopt(self.volume.as_ref(), &law)?.chain().loss;
         let unread = members::fill(&self.from, new, sb)?;
         let table = Superblock {
             membership_epoch: next_epoch(sb)?,
