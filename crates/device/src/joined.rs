@@ -6,7 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::error::{check_range, check_write};
-use crate::{Buffer, Counters, Device, DeviceError, IoKind, Read, Write, lock, read_readable};
+use crate::{
+    Buffer, Counters, Device, DeviceError, IoKind, Read, Write, lock, read_exact, read_readable,
+};
+use loamfs_format::superblock::UNIT_SIZE;
 
 mod changed;
 mod missing;
@@ -46,6 +49,8 @@ impl Second {
 /// What [`Member::copy_more`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copied {
+    /// Bytes that were copied: one unit where not all that was asked for can be read.
+    pub copied: u64,
     /// Bytes that are left to copy.
     pub left: u64,
     /// Of those that were copied, bytes that cannot be read: the second place has zeros there.
@@ -170,7 +175,7 @@ impl Member {
         self.second().is_some()
     }
 
-    /// Copies up to `len` bytes more to the second place, as far as they can be read. What is written from now on to those that stand
+    /// Copies up to `len` bytes more to the second place, one unit where not all of them can be read. What is written from now on to those that stand
     /// there goes to both.
     ///
     /// # Errors
@@ -181,13 +186,22 @@ impl Member {
             return Err(DeviceError::OutOfRange { offset, len, size });
         };
         let mut alike = copy.alone();
-        let len = len.min(self.bytes().saturating_sub(*alike));
+        let mut len = len.min(self.bytes().saturating_sub(*alike));
         let mut unread = 0;
         if len > 0 {
             let Place { device, offset, .. } = &self.place;
-            let read = read_readable(device, *offset + *alike, len as usize, IoKind::Other);
-            let bytes;
-            (bytes, unread) = read.map_err(|error| self.place.named(error))?;
+            let at = *offset + *alike;
+            let bytes = match read_exact(device, at, len as usize, IoKind::Other) {
+                Ok(bytes) => bytes,
+                // Who writes waits for one bad sector at most.
+                Err(_) => {
+                    len = len.min(UNIT_SIZE.into());
+                    let read = read_readable(device, at, len as usize, IoKind::Other);
+                    let bytes;
+                    (bytes, unread) = read.map_err(|error| self.place.named(error))?;
+                    bytes
+                }
+            };
             let write = Write::new(*alike, &bytes, IoKind::Other);
             copy.place
                 .write(&[write])
@@ -196,7 +210,11 @@ impl Member {
             *alike += len;
         }
         let left = self.bytes().saturating_sub(*alike);
-        Ok(Copied { left, unread })
+        Ok(Copied {
+            copied: len,
+            left,
+            unread,
+        })
     }
 
     /// Its bytes do not stand in the second place any more: what is written goes to the first alone.

@@ -379,6 +379,9 @@ pub fn fill(from: &Member, new: &dyn Device, sb: &Superblock) -> Result<u64, Log
     while at < from.range().end {
         let len = (from.range().end - at).min(STEP);
         let (mut bytes, lacks) = read_readable(device, at, len as usize, IoKind::Other)?;
+        if lacks > 0 && unread == 0 {
+            still_answers(from)?;
+        }
         unread += lacks;
         for place in places
             .iter()

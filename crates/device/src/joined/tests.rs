@@ -153,6 +153,28 @@ fn a_second_place_is_filled_step_by_step_while_the_first_is_written() {
     assert_eq!(copied(0), 0);
 }
 
+/// Who writes to the first place waited until all of a MiB was read again, sector by sector.
+#[test]
+fn around_what_cannot_be_read_one_unit_is_copied_at_a_time() {
+    let bad = 8192..8193;
+    let fails = Rule::on(Op::Read, Effect::Fail).in_range(bad);
+    let memory = Arc::new(MemoryDevice::from_bytes(vec![1; 16_384]));
+    let faulty = Arc::new(FaultyDevice::with_rules(memory, vec![fails]));
+    let disk = Arc::new(MemoryDevice::from_bytes(vec![2; 32_768]));
+    let other = Member::new("disk", Arc::clone(&disk) as _, 20_480, 8192);
+    let first = Member::new("ssd", faulty, 0, 16_384).with_copy(&other, 4096, false);
+    let copy = |len| {
+        let done = first.copy_more(len).unwrap();
+        (done.copied, done.left, done.unread)
+    };
+    assert_eq!(copy(1 << 20), (4096, 12_288, 0));
+    assert_eq!(copy(4096), (4096, 8192, 0));
+    assert_eq!(copy(1 << 20), (4096, 4096, 4096));
+    assert_eq!(copy(1 << 20), (4096, 0, 0));
+    let copied = [0, 8191, 8192, 12_287, 12_288].map(|at| disk.peek(4096 + at, 1).unwrap()[0]);
+    assert_eq!(copied, [1, 1, 0, 0, 1]);
+}
+
 /// What is asked of it and of a plain device.
 #[derive(Clone, Debug)]
 enum Asked {

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::law;
 use crate::types::CopyKind;
 use loamfs_device::{Copied, Member};
-use loamfs_format::superblock::Superblock;
+use loamfs_format::superblock::{Superblock, UNIT_SIZE};
 use loamfs_log::{behind, members};
 
 /// Bytes that are copied at once: who writes to the leading device waits for that.
@@ -190,12 +190,25 @@ impl Copying<'_> {
         if !says_behind {
             engine.sealer().say_copy(Some((holder, CopyKind::Each)))?;
         }
-        let mut lacks = 0;
+        let (mut lacks, mut step, mut careful) = (0, STEP, 0);
         loop {
             loop {
                 self.0.core().access.check()?;
-                let Copied { left, unread } = leading.copy_more(STEP)?;
+                let Copied {
+                    copied,
+                    left,
+                    unread,
+                } = leading.copy_more(step)?;
+                if unread > 0 && lacks == 0 {
+                    members::still_answers(leading)?;
+                }
                 lacks += unread;
+                // Around what cannot be read it goes unit by unit, until a step is over.
+                careful = match copied < step.min(copied + left) {
+                    true => STEP - copied,
+                    false => careful.saturating_sub(copied),
+                };
+                step = if careful > 0 { UNIT_SIZE.into() } else { STEP };
                 if left == 0 {
                     break;
                 }
