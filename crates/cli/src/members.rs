@@ -224,9 +224,20 @@ fn block_devices(told: &Path) -> Vec<PathBuf> {
     };
     let holds = |entry: &fs::DirEntry| {
         let size = fs::read_to_string(entry.path().join("size"));
-        let is_claimed = fs::read_dir(entry.path().join("holders"))
-            .is_ok_and(|mut holders| holders.next().is_some());
-        !is_claimed && size.is_ok_and(|size| size.trim() != "0")
+        // A partition is in the folder of its disk, and that is what is claimed.
+        let place = entry.path();
+        let is_partition = place.join("partition").exists();
+        let disk = is_partition
+            .then(|| fs::canonicalize(&place).ok())
+            .flatten();
+        let disk = disk.as_deref().and_then(Path::parent);
+        let is_claimed = |place: &Path| {
+            let holders = fs::read_dir(place.join("holders"));
+            holders.is_ok_and(|mut holders| holders.next().is_some())
+        };
+        !is_claimed(&place)
+            && !disk.is_some_and(is_claimed)
+            && size.is_ok_and(|size| size.trim() != "0")
     };
     // The kernel writes `!` for the slashes in a device's name.
     let path = |name: &OsStr| Path::new("/dev").join(name.to_string_lossy().replace('!', "/"));
@@ -258,8 +269,23 @@ mod tests {
         // A partition may have none.
         fs::create_dir(told.path().join("cciss!c0d0p1")).unwrap();
         fs::write(told.path().join("cciss!c0d0p1/size"), "8\n").unwrap();
+        // Partitions of what is claimed are in the folder of their disk.
+        let devices = tempfile::tempdir().unwrap();
+        for (disk, is_claimed) in [("sdc", true), ("sdd", false)] {
+            let part = devices.path().join(format!("{disk}/{disk}1"));
+            fs::create_dir_all(&part).unwrap();
+            fs::write(part.join("size"), "8\n").unwrap();
+            fs::write(part.join("partition"), "1\n").unwrap();
+            if is_claimed {
+                fs::create_dir_all(devices.path().join(disk).join("holders/dm-0")).unwrap();
+            }
+            std::os::unix::fs::symlink(&part, told.path().join(format!("{disk}1"))).unwrap();
+        }
         let mut found = block_devices(told.path());
         found.sort();
-        assert_eq!(found, ["/dev/cciss/c0d0p1", "/dev/dm-0"].map(PathBuf::from));
+        assert_eq!(
+            found,
+            ["/dev/cciss/c0d0p1", "/dev/dm-0", "/dev/sdd1"].map(PathBuf::from)
+        );
     }
 }

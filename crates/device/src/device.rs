@@ -15,7 +15,8 @@ pub trait Device: Send + Sync {
     fn size(&self) -> u64;
 
     /// Physical sector in bytes: 512 or 4096 (or what the device says, when it
-    /// is more), the unit in which writes are torn.
+    /// is more), the unit in which writes are torn. Where it is longer than a write
+    /// the rest of it is taken to stay as it was.
     fn sector_size(&self) -> u32;
 
     /// Logical sector in bytes, the unit in which writes are made: at most a physical one.

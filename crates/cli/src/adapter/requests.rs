@@ -356,6 +356,10 @@ impl Filesystem for Adapter {
             let end = offset.saturating_add(data.len() as u64);
             self.forget_content(node, offset..end);
         }
+        if flags.from_cache && taken.is_err() {
+            // Some of it may be there.
+            self.lookups.note_change(node);
+        }
         let taken = self.answer("write", ino, taken)?;
         self.handover.note_written(taken);
         self.lookups.note_change(node);
