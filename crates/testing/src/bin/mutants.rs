@@ -1,7 +1,8 @@
 //! Leaves out one clause of the rules after the other, and shows what the crash explorer makes of it.
 //!
-//! `mutants [--only NAME] [--show]`: every clause's own case, with the clause and without; `--show` prints what the
-//! case writes.
+//! `mutants [--only NAME] [--show] [--volumes PROFILE]`: every clause's own case, with the clause and without; `--show` prints
+//! what the case writes. On other volumes than its own a case may not come to its clause: so it is where all is in the log with those of
+//! homes and images.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -9,6 +10,7 @@ use std::time::Instant;
 use loamfs_testing::args::Args;
 use loamfs_testing::explore::clauses::{CLAUSES, Missed};
 use loamfs_testing::explore::directed::Directed;
+use loamfs_testing::loam::Loam;
 use loamfs_testing::without::Without;
 
 fn main() -> ExitCode {
@@ -20,6 +22,14 @@ fn main() -> ExitCode {
         }
     };
     let only: Option<String> = args.get("only").unwrap_or(None);
+    let volumes: Option<String> = args.get("volumes").unwrap_or(None);
+    let on = match volumes.map(|name| Loam::default().on(&name)).transpose() {
+        Ok(loam) => loam.map(|loam| loam.volumes),
+        Err(error) => {
+            println!("{error}");
+            return ExitCode::from(2);
+        }
+    };
     let show = args.or("show", false).unwrap_or(false);
     let chosen = |name: &str| only.as_ref().is_none_or(|only| only == name);
     let mut wrong = 0;
@@ -37,6 +47,10 @@ fn main() -> ExitCode {
                 println!("{:24} has a test of its own | {}", clause.name, clause.rule);
                 continue;
             }
+        };
+        let case = match on {
+            Some(volumes) => Directed { volumes, ..case },
+            None => case,
         };
         if show {
             let nothing = ("nothing", Without::default());
