@@ -10,6 +10,8 @@ use std::sync::PoisonError;
 
 /// Pieces of groups that are moved before others may seal a segment: each is as large as a segment.
 const PIECES: usize = 4;
+/// The same in idle times: whoever asks for something meanwhile waits for the disk as long as that takes.
+const IDLE_PIECES: usize = 1;
 
 /// What cleaning came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,7 +69,7 @@ impl Upkeep<'_> {
             if left == 0 || !tell(done, done + left) {
                 break;
             }
-            let groups = engine.empty_some(limit, u64::MAX, spared, &|| false)?;
+            let groups = engine.empty_some(limit, u64::MAX, spared, (PIECES, &|| false))?;
             if groups.is_empty() {
                 break;
             }
@@ -135,7 +137,7 @@ impl Engine {
         ends: &dyn Fn() -> bool,
     ) -> Result<bool, Error> {
         let free = self.core().space.free_groups();
-        let groups = self.empty_some(limit, frags, Spared::NONE, ends)?;
+        let groups = self.empty_some(limit, frags, Spared::NONE, (IDLE_PIECES, ends))?;
         if !groups.is_empty() && !ends() {
             self.give_emptied_back()?;
         }
@@ -147,7 +149,8 @@ impl Engine {
     pub(super) fn plug_ahead(&self, plugging: Plugging, frags: u64) -> Result<bool, Error> {
         let free = self.core().space.free_groups();
         self.core().reclaim.plug(Some(plugging));
-        let emptied = self.empty_some(CostLimit::Emptiest(100), frags, Spared::NONE, &|| false);
+        let limit = CostLimit::Emptiest(100);
+        let emptied = self.empty_some(limit, frags, Spared::NONE, (PIECES, &|| false));
         self.core().reclaim.plug(None);
         if !emptied?.is_empty() {
             self.give_emptied_back()?;
@@ -182,13 +185,13 @@ impl Engine {
     }
 
     /// Empties groups of the log, but those that are spared, that are worth it and win `frags` fragments, a batch at most. Returns
-    /// them. It may end before a piece; what was moved before is elsewhere.
+    /// them. So many pieces are moved in a step; it may end before one, and what was moved before is elsewhere.
     fn empty_some(
         &self,
         limit: CostLimit,
         frags: u64,
         spared: Spared<'_>,
-        ends: &dyn Fn() -> bool,
+        (together, ends): (usize, &dyn Fn() -> bool),
     ) -> Result<Vec<GroupNo>, Error> {
         // One batch at a time: the end of one opens the groups of all.
         let _emptying = self
@@ -200,7 +203,7 @@ impl Engine {
         if groups.is_empty() {
             return Ok(groups);
         }
-        let mut pieces = pieces.chunks(PIECES).take_while(|_| !ends());
+        let mut pieces = pieces.chunks(together).take_while(|_| !ends());
         let moved = pieces.try_for_each(|pieces| {
             self.let_others_seal();
             // The clock, which does both, is here until all of it is moved.
@@ -377,7 +380,7 @@ mod tests {
         let limit = CostLimit::LessFull(60);
         let some = volume
             .engine
-            .empty_some(limit, u64::MAX, Spared::NONE, &ends);
+            .empty_some(limit, u64::MAX, Spared::NONE, (PIECES, &ends));
         assert!(some.unwrap().len() > 1);
         let some = volume.info().cleaned_frags;
         let group = volume.core().geometry.group_frags;
@@ -468,7 +471,7 @@ mod tests {
         let limit = CostLimit::LessFull(60);
         let groups = volume
             .engine
-            .empty_some(limit, u64::MAX, Spared::NONE, &|| false);
+            .empty_some(limit, u64::MAX, Spared::NONE, (PIECES, &|| false));
         let took = clock.elapsed() - began;
         assert_eq!(groups.unwrap().len(), BATCH_MAX);
         assert!(took > Duration::from_secs(20), "{took:?}");
